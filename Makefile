@@ -1,0 +1,68 @@
+# Needs only Python >= 3.11, make and git. Everything is installed into .venv, at the versions of constraints.txt.
+#   make demo    the first example of the README
+#   make test    lint, types, import floors, tests
+#   make bench   speed budgets and studies, alone on the machine
+#   make format  let ruff rewrite what it can
+#   make clean   remove .venv, caches and builds
+
+PYTHON ?= python3
+WORKERS ?= 2
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 install --quiet --constraint constraints.txt
+
+# A virtual environment holds absolute paths: the key makes a moved or copied tree build its own.
+KEY := $(shell pwd | cksum | cut -d ' ' -f 1)
+VENV := .venv/.made-$(KEY)
+CORE := .venv/.core-$(KEY)
+DEV := .venv/.dev-$(KEY)
+BENCH_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench format clean python
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n '2,6s/^#   //p' Makefile
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "nhalf needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1 | head -n 1). Do: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
+
+$(VENV): | python
+	@$(PYTHON) -m venv --clear .venv
+	@touch $@
+
+# hatchling is installed first and used as it is, so the build too runs at a pinned version.
+$(CORE): pyproject.toml constraints.txt $(VENV)
+	@echo "installing nhalf into .venv"
+	@$(PIP) hatchling editables
+	@$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt $(VENV)
+	@echo "installing nhalf with all extras and the development tools into .venv"
+	@$(PIP) hatchling editables
+	@$(PIP) --no-build-isolation --editable '.[all,dev]'
+	@touch $(CORE) $@
+
+demo: $(CORE)
+	@$(BIN)/nhalf decode llama-3.1-70b --on h100-sxm --tp 1,2,4,8,16 --batch 1 --weights fp8
+
+# pytest comes last: its closing line is the verdict.
+test: $(DEV)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+bench: $(DEV)
+	$(BIN)/python -m pytest -p no:xdist -s tests/bench $(BENCH_ARGS)
+
+format: $(DEV)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
