@@ -1,0 +1,79 @@
+"""One message shape for everything that can go wrong: where, what, what is allowed, what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SEPARATORS = str.maketrans("", "", " _-")
+_CLOSE_ENOUGH = 0.6
+
+
+class NhalfError(Exception):
+    """Something nhalf can say about its input or its answer; the base of every error it raises on purpose.
+
+    `where` is the place (a file and line, a flag, a field), `what` is wrong there, `allowed` is what would be accepted
+    and `do` is the next thing to try. Only `what` is needed; `str()` joins the parts that are not empty.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, what: str, *, where: str = "", allowed: str = "", do: str = "") -> None:
+        """Keep the four parts; a report shows them apart, the command line shows them joined."""
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.allowed = allowed
+        self.do = do
+
+    def __str__(self) -> str:
+        """Return the message on one line: `where: what. Allowed: ... . Do: ... .`."""
+        parts = [_sentence(f"{self.where}: {self.what}" if self.where else self.what)]
+        if self.allowed:
+            parts.append(_sentence(f"Allowed: {self.allowed}"))
+        if self.do:
+            # A question ("Did you mean ...?") already says what to do.
+            parts.append(_sentence(self.do if self.do.rstrip().endswith("?") else f"Do: {self.do}"))
+        return " ".join(parts)
+
+
+class InputError(NhalfError):
+    """The input is wrong: usage, an unreadable file, an impossible value."""
+
+    exit_code = 2
+
+
+class NoAnswerError(NhalfError):
+    """The input is valid and no answer satisfies it, or a threshold the user set was tripped."""
+
+    exit_code = 3
+
+
+class WeakEvidenceError(NhalfError):
+    """The evidence is too weak to answer from."""
+
+    exit_code = 4
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "Did you mean 'h100-sxm'?" for the known name nearest to `name`, or "" when none is near.
+
+    Case, spaces, `_` and `-` are ignored, because ids ignore them on input.
+    """
+    # Only needed once something went wrong, so a correct run does not pay for the import.
+    from difflib import get_close_matches
+
+    by_letters = {_letters(candidate): candidate for candidate in known}
+    near = get_close_matches(_letters(name), by_letters, n=1, cutoff=_CLOSE_ENOUGH)
+    return f"Did you mean '{by_letters[near[0]]}'?" if near else ""
+
+
+def _letters(name: str) -> str:
+    return name.casefold().translate(_SEPARATORS)
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if text.endswith((".", "?", "!")) else f"{text}."
