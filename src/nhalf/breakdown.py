@@ -1,0 +1,266 @@
+"""The breakdown: a number that knows how it was made.
+
+A prediction is a tree of `Term`s. A leaf holds one formula and its inputs, and the string that is shown is the string
+that is compiled and evaluated; every other term folds its parts by one of six rules. Values are floats or NumPy
+arrays, so that one body serves one answer, a sweep, a band of draws and a finite difference.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+Array: TypeAlias = NDArray[np.float64]
+Quantity: TypeAlias = float | Array
+Rule: TypeAlias = Literal["leaf", "total", "product", "largest", "smallest", "excess", "portion"]
+
+
+def maximum(left: Quantity, right: Quantity) -> Quantity:
+    """Return the larger of two quantities, element by element."""
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        return np.maximum(left, right)
+    return max(left, right)
+
+
+def minimum(left: Quantity, right: Quantity) -> Quantity:
+    """Return the smaller of two quantities, element by element."""
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        return np.minimum(left, right)
+    return min(left, right)
+
+
+def log2_ceil(value: Quantity) -> Quantity:
+    """Return the ceiling of the base-2 logarithm: how many doublings reach `value`."""
+    if isinstance(value, np.ndarray):
+        return cast("Array", np.ceil(np.log2(value)))
+    return float(math.ceil(math.log2(value)))
+
+
+FUNCTIONS: dict[str, Callable[..., Quantity]] = {"maximum": maximum, "minimum": minimum, "log2_ceil": log2_ceil}
+"""Every function that a formula may call, besides callables among its own inputs."""
+
+_GLOBALS = {"__builtins__": {}, **FUNCTIONS}
+_ALLOWED = (
+    ast.Expression, ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.Load, ast.Call,
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub,
+)  # fmt: skip
+
+
+@cache
+def _compile(formula: str) -> tuple[CodeType, tuple[str, ...]]:
+    """Return the compiled formula and the inputs it names, after checking that it is arithmetic and plain calls."""
+    tree = ast.parse(formula, mode="eval")
+    for node in ast.walk(tree):
+        if not isinstance(node, _ALLOWED):
+            message = f"the formula {formula!r} uses {type(node).__name__}, which formulas may not"
+            raise TypeError(message)
+    names = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in FUNCTIONS)
+    return compile(tree, f"<formula {formula}>", "eval"), tuple(names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """One named number of a breakdown and how it came about.
+
+    `value` is in `unit` (seconds unless said otherwise). `column` names the column of the answer that the term's
+    whole value belongs to; a term without one hands the question down to its parts.
+    """
+
+    name: str
+    value: Quantity
+    rule: Rule
+    formula: str
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+    parts: tuple[Term, ...] = ()
+    column: str = ""
+    unit: str = "s"
+
+
+Input: TypeAlias = Quantity | Term | Callable[[Quantity], Quantity]
+"""What a formula may read: a number, a term made elsewhere, or a function such as a measured curve."""
+
+
+def leaf(name: str, formula: str, inputs: Mapping[str, Input], *, column: str = "", unit: str = "s") -> Term:
+    """Return a term whose value is `formula` evaluated on `inputs`; it keeps those that the formula names.
+
+    Raises
+    ------
+    TypeError
+        The formula holds anything but arithmetic and calls of the closed name list.
+    NameError
+        The formula names an input that is not given.
+    """
+    _, names = _compile(formula)
+    used = {name: inputs[name] for name in names if name in inputs}
+    return Term(name, _evaluate(formula, used), "leaf", formula, used, (), column, unit)
+
+
+def _evaluate(formula: str, inputs: Mapping[str, Input]) -> Quantity:
+    """Return the value of a formula; its names are `inputs` and the closed function list."""
+    names = {name: given.value if isinstance(given, Term) else given for name, given in inputs.items()}
+    code, _ = _compile(formula)
+    value = eval(code, _GLOBALS, names)  # noqa: S307  the syntax tree was checked
+    return value if isinstance(value, np.ndarray) else float(value)
+
+
+def total(name: str, *parts: Term, column: str = "") -> Term:
+    """Return the sum of the parts."""
+    return _fold(name, "total", " + ".join(part.name for part in parts) or "0", parts, column)
+
+
+def product(name: str, factor: Term, part: Term, *, column: str = "") -> Term:
+    """Return a count times a part: m collectives of one kind, L layers."""
+    return _fold(name, "product", f"{factor.name} x {part.name}", (factor, part), column)
+
+
+def largest(name: str, *parts: Term, column: str = "") -> Term:
+    """Return the largest of the parts, element by element."""
+    return _fold(name, "largest", f"largest of {', '.join(part.name for part in parts)}", parts, column)
+
+
+def smallest(name: str, *parts: Term, column: str = "") -> Term:
+    """Return the smallest of the parts, element by element: what a library that chooses well would run."""
+    return _fold(name, "smallest", f"smallest of {', '.join(part.name for part in parts)}", parts, column)
+
+
+def excess(name: str, part: Term, over: Term, *, column: str) -> Term:
+    """Return by how much `part` outlasts `over`, and 0 where it does not: work hidden behind other work."""
+    return _fold(name, "excess", f"what {part.name} takes beyond {over.name}", (part, over), column)
+
+
+def portion(name: str, part: Term, of: str, *, column: str = "") -> Term:
+    """Return what one column of `part` owes it: the fixed time of whichever law was the smallest."""
+    return Term(name, columns(part).get(of, 0.0), "portion", of, {}, (part,), column, part.unit)
+
+
+def _fold(name: str, rule: Rule, formula: str, parts: tuple[Term, ...], column: str) -> Term:
+    """Return a term folded from its parts by a rule."""
+    unit = parts[-1].unit if parts else "s"
+    return Term(name, _fold_value(rule, parts), rule, formula, {}, parts, column, unit)
+
+
+def _fold_value(rule: Rule, parts: tuple[Term, ...]) -> Quantity:
+    """Return what a rule makes of its parts' values."""
+    values = [part.value for part in parts]
+    if not values:
+        return 0.0
+    result = values[0]
+    for value in values[1:]:
+        if rule == "total":
+            result = result + value
+        elif rule == "product":
+            result = result * value
+        elif rule == "largest":
+            result = maximum(result, value)
+        elif rule == "smallest":
+            result = minimum(result, value)
+        else:
+            result = maximum(result - value, 0.0)
+    return result
+
+
+def columns(term: Term) -> dict[str, Quantity]:
+    """Return what each column owes the term; the columns add up to its value.
+
+    Raises
+    ------
+    ValueError
+        A leaf that counts belongs to no column.
+    """
+    if term.column:
+        return {term.column: term.value}
+    if term.rule in ("leaf", "excess", "portion"):
+        message = f"the term {term.name!r} belongs to no column"
+        raise ValueError(message)
+    sums: dict[str, Quantity] = {}
+    for part, weight in weighted_parts(term):
+        for column, value in columns(part).items():
+            sums[column] = sums.get(column, 0.0) + weight * value
+    return sums
+
+
+def weighted_parts(term: Term) -> Iterator[tuple[Term, Quantity]]:
+    """Yield each part with the weight by which its value enters the term: 1, a count, or 0 where it was not chosen."""
+    if term.rule == "total":
+        for part in term.parts:
+            yield part, 1.0
+    elif term.rule == "product":
+        factor, part = term.parts
+        yield part, factor.value
+    elif term.rule in ("largest", "smallest"):
+        taken: Quantity = 0.0
+        for part in term.parts:
+            chosen = (1.0 - taken) * (part.value == term.value)
+            yield part, chosen
+            taken = taken + chosen
+    elif term.rule in ("excess", "portion"):
+        part = term.parts[0]
+        yield part, _ratio(term.value, part.value)
+
+
+def _ratio(value: Quantity, whole: Quantity) -> Quantity:
+    """Return value / whole, and 0 where the whole is 0."""
+    if isinstance(value, np.ndarray) or isinstance(whole, np.ndarray):
+        shape = np.broadcast(value, whole).shape
+        return np.divide(value, whole, out=np.zeros(shape), where=np.broadcast_to(np.asarray(whole) != 0, shape))
+    return value / whole if whole else 0.0
+
+
+def walk(term: Term, path: str = "") -> Iterator[tuple[str, Term]]:
+    """Yield every term of the tree with its path, a parent before its parts and before the terms its formula reads."""
+    here = f"{path}/{term.name}" if path else term.name
+    yield here, term
+    read = (given for given in term.inputs.values() if isinstance(given, Term))
+    for part in (*term.parts, *read):
+        yield from walk(part, here)
+
+
+def shares(term: Term) -> dict[str, Quantity]:
+    """Return the share of the root that each term of the tree accounts for, by path; each lies in [0, 1]."""
+    found: dict[str, Quantity] = {}
+
+    def visit(node: Term, path: str, weight: Quantity) -> None:
+        found[path] = found.get(path, 0.0) + _ratio(weight * node.value, term.value)
+        for part, part_weight in weighted_parts(node):
+            visit(part, f"{path}/{part.name}", weight * part_weight)
+
+    visit(term, term.name, 1.0)
+    return found
+
+
+def binding_path(term: Term) -> list[str]:
+    """Return the names from the root down to a leaf, always following the part that accounts for most (scalars)."""
+    names = [term.name]
+    while term.rule != "leaf":
+        candidates = [(float(np.mean(weight * part.value)), index, part) for index, (part, weight) in
+                      enumerate(weighted_parts(term))]  # fmt: skip
+        if not candidates:
+            break
+        term = max(candidates, key=lambda candidate: (candidate[0], -candidate[1]))[2]
+        names.append(term.name)
+    return names
+
+
+def audit(term: Term) -> list[str]:
+    """Return the paths of the terms whose value is not what their formula or rule gives; empty when all agree."""
+    wrong = []
+    for path, node in walk(term):
+        if node.rule == "leaf":
+            again = _evaluate(node.formula, node.inputs)
+        elif node.rule == "portion":
+            again = columns(node.parts[0]).get(node.formula, 0.0)
+        else:
+            again = _fold_value(node.rule, node.parts)
+        if not np.array_equal(np.asarray(again), np.asarray(node.value), equal_nan=True):
+            wrong.append(path)
+    return wrong

@@ -1,0 +1,27 @@
+"""A device: what one accelerator computes, remembers and charges for a launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Quantity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Device:
+    """One accelerator.
+
+    `memory_bytes` [bytes] is what the driver reports, `memory_bandwidth_bytes_per_s` [bytes/s] the datasheet rate of
+    its memory, the `*_flop_per_s` [FLOP/s] its dense peaks; a dtype the device cannot compute in has the peak of the
+    dtype its kernels convert to.
+    """
+
+    name: str
+    architecture: str
+    memory_bytes: Quantity
+    memory_bandwidth_bytes_per_s: Quantity
+    bf16_flop_per_s: Quantity
+    fp8_flop_per_s: Quantity
+    fp4_flop_per_s: Quantity

@@ -1,0 +1,103 @@
+"""A scenario: the five nouns that a prediction needs, with the origin of every number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from nhalf.errors import InputError, did_you_mean
+from nhalf.link import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from nhalf.breakdown import Quantity
+    from nhalf.citation import Datum
+    from nhalf.layout import Layout
+    from nhalf.stack import Stack
+    from nhalf.system import System
+    from nhalf.transformer import Transformer
+    from nhalf.workload import Workload
+
+Noun = TypeVar("Noun")
+_FIXED = frozenset({"transformer", "measured_fabric", "curves", "layout", "origins"})
+"""Parts whose numbers are not inputs that `--set` moves: counts that a model or a layout fixes, and measurements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scenario:
+    """What is predicted: a transformer on a system, in a layout, under a workload, by a stack.
+
+    `origins` maps the path of a number (``system.device.memory_bandwidth_bytes_per_s``) to its Datum.
+    """
+
+    transformer: Transformer
+    system: System
+    layout: Layout
+    workload: Workload
+    stack: Stack
+    origins: Mapping[str, Datum] = field(default_factory=dict)
+
+    def value(self, path: str) -> Quantity:
+        """Return the number at a path.
+
+        Raises
+        ------
+        InputError
+            There is no such number.
+        """
+        values = dict(self.inputs())
+        if path not in values:
+            raise InputError(
+                f"there is no input {path!r}", where="--set", allowed=", ".join(values), do=did_you_mean(path, values)
+            )
+        return values[path]
+
+    def inputs(self) -> Iterator[tuple[str, Quantity]]:
+        """Yield the path and value of every number that can be set."""
+        yield from _numbers(self, "")
+
+    def having(self, changes: Mapping[str, Quantity]) -> Scenario:
+        """Return the scenario with the numbers at some paths replaced; the origins stay.
+
+        Raises
+        ------
+        InputError
+            A path that is no input.
+        """
+        for path in changes:
+            self.value(path)
+        return _replaced(self, changes)
+
+
+def _numbers(noun: object, prefix: str) -> Iterator[tuple[str, Quantity]]:
+    """Yield the numeric leaves below a noun with their paths."""
+    for item in fields(noun):  # type: ignore[arg-type]
+        if item.name in _FIXED:
+            continue
+        value = getattr(noun, item.name)
+        path = f"{prefix}{item.name}"
+        if is_dataclass(value):
+            yield from _numbers(value, f"{path}.")
+        elif isinstance(value, int | float | np.ndarray):
+            yield path, value
+
+
+def _replaced(noun: Noun, changes: Mapping[str, Quantity]) -> Noun:
+    """Return a copy of a noun with the changes applied below it; paths are relative to it."""
+    below: dict[str, dict[str, Quantity]] = {}
+    direct: dict[str, object] = {}
+    for path, value in changes.items():
+        head, _, rest = path.partition(".")
+        if rest:
+            below.setdefault(head, {})[rest] = value
+        else:
+            direct[head] = value
+    for head, inner in below.items():
+        direct[head] = _replaced(getattr(noun, head), inner)
+    if isinstance(noun, Link):
+        kept = {name: direct.get(name, getattr(noun, name)) for name in ("latency_s", "bandwidth_bytes_per_s")}
+        return type(noun)(**kept)  # type: ignore[arg-type]
+    return replace(noun, **direct)  # type: ignore[type-var]

@@ -1,0 +1,38 @@
+"""A stack: the serving engine, its communication library, and the times of the step that no datasheet tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Quantity
+    from nhalf.collective import Mode
+    from nhalf.library import Library
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stack:
+    """An engine and the constants of its decode step; efficiencies are shares of a datasheet rate.
+
+    `layer_time_s` [s] is paid per layer, `step_time_s` [s] per step, `sequence_time_s` [s] per sequence of a model of
+    60 layers, `collective_excess_s` [s] per collective beyond its isolated time. In eager mode the host launches
+    `kernels_per_layer` kernels a layer at `host_launch_s` [s] each. `software_factor` multiplies what a collective
+    costs beyond the law of its links (kernel, launch, synchronisation): 1, or less in a what-if.
+    """
+
+    engine: str
+    library: Library
+    mode: Mode
+    memory_efficiency: Quantity
+    kv_efficiency: Quantity
+    flop_efficiency: Quantity
+    prefill_efficiency: Quantity
+    fp8_exponent: Quantity
+    layer_time_s: Quantity
+    step_time_s: Quantity
+    sequence_time_s: Quantity
+    collective_excess_s: Quantity
+    host_launch_s: Quantity
+    kernels_per_layer: Quantity
+    software_factor: Quantity = 1.0

@@ -1,0 +1,28 @@
+"""A system: a device, the fabric it sits on, and the collectives that were measured there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Quantity
+    from nhalf.curve import MeasuredCurve
+    from nhalf.device import Device
+    from nhalf.fabric import Fabric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class System:
+    """A machine as the catalogue knows it, or as a what-if changes it.
+
+    `curves` were measured on `measured_fabric`; a what-if changes `fabric` and moves them by the difference of the
+    law. `curve_factor` multiplies a measured time: 1, with the spread of repeated measurements as its interval.
+    """
+
+    name: str
+    device: Device
+    fabric: Fabric
+    measured_fabric: Fabric
+    curves: tuple[MeasuredCurve, ...] = ()
+    curve_factor: Quantity = 1.0

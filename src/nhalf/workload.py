@@ -1,0 +1,29 @@
+"""A workload: how many sequences decode together, how long they are, and in which number formats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Quantity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Workload:
+    """What the machine is asked to do.
+
+    `batch` sequences decode at once with `context_tokens` tokens of key-value cache each. `prompt_tokens` and
+    `output_tokens` are 0 unless requests arrive and leave, when each step also carries its part of their prefills.
+    `weight_bytes` and `kv_bytes` are bytes per element of the quantised weights and of the cache.
+    """
+
+    batch: Quantity
+    context_tokens: Quantity
+    weight_dtype: str
+    kv_dtype: str
+    weight_bytes: Quantity
+    kv_bytes: Quantity
+    activation_bytes: Quantity = 2.0
+    prompt_tokens: Quantity = 0.0
+    output_tokens: Quantity = 0.0
