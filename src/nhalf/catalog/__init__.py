@@ -1,0 +1,1 @@
+"""The catalogue: systems, engines, libraries, links and models, every value with its source."""

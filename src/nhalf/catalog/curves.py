@@ -1,0 +1,166 @@
+"""Reads the measured curves of one system from their table, and finds one of them by its key."""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from nhalf.collective import Mode, Op
+from nhalf.curve import CurveKey, MeasuredCurve
+from nhalf.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from nhalf.breakdown import Array
+
+COLUMNS: Final = (
+    "library", "version", "mode", "op", "kernel", "dtype", "ranks", "ranks_per_node", "log_sd", "repeats", "flag",
+    "source", "locator", "date", "note", "sizes_bytes", "times_s",
+)  # fmt: skip
+"""The columns of a table of curves, one row for a number of ranks; the last two hold numbers apart by spaces."""
+
+# A curve depends on the bytes, hardly on what they mean: types of one width stand in for each other.
+_WIDTHS: Final = {
+    "bfloat16": 2, "float16": 2, "half": 2, "bf16": 2, "fp16": 2,
+    "int8": 1, "uint8": 1, "fp8": 1, "float8": 1,
+    "float32": 4, "float": 4, "fp32": 4,
+}  # fmt: skip
+_DEFAULT_DTYPE: Final = "bfloat16"
+
+# Python's packaging order (PEP 440) for the words that versions carry; a release sorts as 0, a number after its words.
+_WORDS: Final = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "rc": -1, "post": 1}
+_RELEASE: Final = 0
+_NUMBER: Final = 2
+
+_Row = tuple[int, "Mapping[str, str]"]
+
+
+def read_curves(text: str, system: str) -> list[MeasuredCurve]:
+    """Return the curves in the text of a system's table, the newest version first and those with a flag last.
+
+    So the first that fits is the best that fits. Lines that begin with `#` are comments. Rows that share everything but
+    the ranks are one curve.
+
+    Raises InputError when a column is missing, a row cannot be read, or a group of ranks spans several nodes.
+    """
+    where = f"curves of {system}"
+    groups: dict[tuple[str, ...], list[_Row]] = {}
+    for number, row in _rows(text, where):
+        key = tuple(row[name] for name in ("library", "version", "mode", "op", "kernel", "dtype", "flag"))
+        groups.setdefault(key, []).append((number, row))
+    curves = [_curve(rows, system, where) for rows in groups.values()]
+    return sorted(curves, key=lambda curve: _preference(curve, _DEFAULT_DTYPE), reverse=True)
+
+
+def find(
+    curves: Iterable[MeasuredCurve],
+    library: str,
+    version: str | None = None,
+    *,
+    mode: Mode,
+    op: Op,
+    dtype: str | None = None,
+) -> MeasuredCurve | None:
+    """Return the curve of a library's newest version, or of the version named; None when nothing fits.
+
+    Versions sort by number, not by letter (1.3.0rc20 is newer than 1.3.0rc10, and 1.3.0 than both). A type of the same
+    width stands in for `dtype` where there is none of its own; without one, two bytes are taken. Curves with a flag are
+    passed over unless their version is named.
+    """
+    wanted = dtype or _DEFAULT_DTYPE
+    found = [
+        curve
+        for curve in curves
+        if (curve.key.library, curve.key.mode, curve.key.op) == (library, mode, op)
+        and _same_width(curve.key.dtype, wanted)
+        and (not curve.flag if version is None else curve.key.version == version)
+    ]
+    return max(found, key=lambda curve: _preference(curve, wanted), default=None)
+
+
+def version_order(version: str) -> tuple[tuple[int, int], ...]:
+    """Return a key that sorts versions from old to new: dev < rc < release < post, numbers as numbers."""
+    tokens = re.findall(r"[0-9]+|[a-z]+", version.casefold().split("+")[0])
+    order = ((_NUMBER, int(token)) if token.isdigit() else (_WORDS.get(token, _WORDS["dev"]), 0) for token in tokens)
+    return (*order, (_RELEASE, 0))
+
+
+def _preference(curve: MeasuredCurve, dtype: str) -> tuple[bool, tuple[tuple[int, int], ...], bool, int]:
+    """Return what makes one curve better than another: no flag, newer, the type itself, more ranks."""
+    return not curve.flag, version_order(curve.key.version), curve.key.dtype == dtype, len(curve.ranks)
+
+
+def _same_width(dtype: str, other: str) -> bool:
+    return dtype == other or (dtype in _WIDTHS and _WIDTHS[dtype] == _WIDTHS.get(other))
+
+
+def _rows(text: str, where: str) -> Iterator[_Row]:
+    """Yield the number and the cells of every row below the header."""
+    numbered = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line and not line.startswith("#")]
+    rows = csv.reader(line for _, line in numbered)
+    header = next(rows, [])
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        raise InputError(f"no column {', '.join(missing)}", where=where, allowed=", ".join(COLUMNS))
+    for (number, _), cells in zip(numbered[1:], rows, strict=True):
+        if len(cells) != len(header):
+            raise InputError(f"{len(cells)} cells", where=f"{where}, line {number}", allowed=f"{len(header)} cells")
+        yield number, dict(zip(header, cells, strict=True))
+
+
+def _curve(rows: Sequence[_Row], system: str, where: str) -> MeasuredCurve:
+    """Return the curve that the rows of one key make."""
+    number, first = rows[0]
+    here = f"{where}, line {number}"
+    points = sorted((_points(row, f"{where}, line {n}") for n, row in rows), key=lambda point: point.ranks)
+    return MeasuredCurve(
+        key=CurveKey(
+            system=system,
+            library=first["library"],
+            version=first["version"],
+            mode=Mode.parse(first["mode"], where=here),
+            op=Op.parse(first["op"], where=here),
+            dtype=first["dtype"],
+            kernel=first["kernel"],
+        ),
+        ranks=tuple(point.ranks for point in points),
+        sizes_bytes=tuple(point.sizes_bytes for point in points),
+        times_s=tuple(point.times_s for point in points),
+        log_sd=max(point.log_sd for point in points),
+        source=first["source"],
+        locator="; ".join(dict.fromkeys(row["locator"] for _, row in rows)),
+        date=first["date"],
+        flag=first["flag"],
+        note=" ".join(dict.fromkeys(row["note"] for _, row in rows if row["note"])),
+    )
+
+
+class _Points(NamedTuple):
+    """The numbers of one row."""
+
+    ranks: int
+    sizes_bytes: Array
+    times_s: Array
+    log_sd: float
+
+
+def _points(row: Mapping[str, str], where: str) -> _Points:
+    """Return the numbers of a row.
+
+    A group that crosses a node is refused: it runs another path, so it is another curve, and a key cannot say so yet.
+    """
+    if row["ranks_per_node"] != row["ranks"]:
+        raise InputError(
+            f"{row['ranks']} ranks at {row['ranks_per_node']} a node cross a node",
+            where=where,
+            allowed="curves inside one node",
+        )
+    try:
+        sizes, times = (np.array([float(n) for n in row[name].split()]) for name in ("sizes_bytes", "times_s"))
+        return _Points(int(row["ranks"]), sizes, times, float(row["log_sd"]))
+    except ValueError as error:
+        raise InputError(str(error), where=where, allowed="numbers, with spaces between sizes and times") from error

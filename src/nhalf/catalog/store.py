@@ -1,0 +1,262 @@
+"""Finds what the catalogue holds by name: a system, a stack, a library, a link or a transformer, with its origins.
+
+Case, spaces, `_` and `-` are ignored in names. Files are read once, and only when asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from nhalf.catalog import build, files
+from nhalf.catalog.curves import read_curves
+from nhalf.catalog.files import catalog_version, place, sources
+from nhalf.catalog.reading import convert, convert_each
+from nhalf.catalog.schema import (
+    Constants,
+    EngineEntry,
+    LibraryEntry,
+    LimitsEntry,
+    LinksFile,
+    ModelOrigin,
+    NamedLink,
+    PathsEntry,
+    Ratio,
+    SystemEntry,
+)
+from nhalf.citation import Datum
+from nhalf.collective import Mode
+from nhalf.errors import InputError, did_you_mean
+from nhalf.transformer import from_config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nhalf.catalog.build import Origins
+    from nhalf.curve import MeasuredCurve
+    from nhalf.library import Library
+    from nhalf.link import Link
+    from nhalf.stack import Stack
+    from nhalf.system import System
+    from nhalf.transformer import Transformer
+
+__all__ = ["KINDS", "catalog_version", "find", "library", "link", "names", "sources", "stack", "system", "transformer"]
+
+KINDS: Final = ("system", "engine", "library", "link", "model")
+"""What can be found by name."""
+
+_IGNORED: Final = str.maketrans("", "", " _-")
+_FOLDERS: Final = {"system": ("systems", ".toml"), "model": ("models", ".json")}
+_TABLES: Final = {
+    "engine": ("stacks.toml", "engines"),
+    "library": ("libraries.toml", "libraries"),
+    "link": ("links.toml", "links"),
+}
+
+
+def system(name: str, *, curves: bool = False, where: str = "system") -> tuple[System, Origins]:
+    """Return a system and the origins of its numbers, by path (`system.device.memory_bytes`).
+
+    Its measured curves are read only when `curves` is true; `where` says in messages where the name was written.
+
+    Raises InputError when there is no such system.
+    """
+    key = find("system", name, where=where)
+    built, origins = _system(key)
+    return (replace(built, curves=_curves(key)) if curves else built), dict(origins)
+
+
+def stack(
+    engine: str, *, library: str | None = None, mode: str | None = None, architecture: str, where: str = "engine"
+) -> tuple[Stack, Origins]:
+    """Return a stack and the origins of its numbers (`stack.layer_time_s`, `stack.library.tuner_factor`).
+
+    The library and the mode are the engine's own unless they are named; `architecture` is that of the device.
+
+    Raises InputError when there is no such engine, library, mode or architecture.
+    """
+    key = find("engine", engine, where=where)
+    own = engine_entry(key)
+    chosen = find("library", library or own.library, where="library")
+    used, of_library = _library(chosen, architecture)
+    launched = own.mode if mode is None else Mode.parse(mode, where="mode")
+    built, of_engine = build.stack(key, used, launched, constants(), where=place("stacks.toml"))
+    return built, of_engine | of_library
+
+
+def library(name: str, *, architecture: str, where: str = "library") -> tuple[Library, Origins]:
+    """Return a communication library on an architecture, and the origins of its numbers (`stack.library. ...`).
+
+    Raises InputError when there is no such library, or its tuner knows no such architecture.
+    """
+    built, origins = _library(find("library", name, where=where), architecture)
+    return built, dict(origins)
+
+
+def link(name: str, *, where: str = "link") -> tuple[Link, Origins]:
+    """Return a link, and the origins of its `latency_s` and `bandwidth_bytes_per_s`.
+
+    Raises InputError when there is no such link.
+    """
+    key = find("link", name, where=where)
+    return build.link(link_entries()[key], where=f"{place('links.toml')} [{key}]")
+
+
+def transformer(name: str, *, where: str = "model") -> tuple[Transformer, Datum]:
+    """Return a transformer, and its number of parameters with the origin of the config.json it was counted from.
+
+    Raises InputError when there is no such model.
+    """
+    return _transformer(find("model", name, where=where))
+
+
+def names(kind: str) -> list[str]:
+    """Return the ids of a kind, in the order of the catalogue.
+
+    Raises InputError when there is no such kind.
+    """
+    if kind in _FOLDERS:
+        return files.stems(*_FOLDERS[kind])
+    if kind in _TABLES:
+        file, table = _TABLES[kind]
+        return list(files.tables(file)[table])
+    raise InputError(
+        f"there is no kind {kind!r}", where="catalogue", allowed=", ".join(KINDS), do=did_you_mean(kind, KINDS)
+    )
+
+
+def find(kind: str, name: str, *, where: str) -> str:
+    """Return the id that a name means: an id or an alias, however it is spelled.
+
+    Raises InputError when it means nothing here, with what does.
+    """
+    spellings = _spellings(kind)
+    key = spellings.get(_letters(name))
+    if key is None:
+        raise InputError(
+            f"the catalogue has no {kind} {name!r}",
+            where=where,
+            allowed=", ".join(names(kind)),
+            do=did_you_mean(name, names(kind)),
+        )
+    return key
+
+
+@cache
+def _spellings(kind: str) -> dict[str, str]:
+    """Return the id of a kind by the letters of every name it goes by."""
+    known = {_letters(name): name for name in names(kind)}
+    other = {_letters(alias): name for name, others in files.aliases().get(kind, {}).items() for alias in others}
+    return other | known
+
+
+def _letters(name: str) -> str:
+    return name.casefold().translate(_IGNORED)
+
+
+# --- entries: what the files say --------------------------------------------------------------------------------------
+
+
+def system_entry(key: str) -> SystemEntry:
+    """Return what the file of a system says."""
+    path = f"systems/{key}.toml"
+    return convert(files.tables(path), SystemEntry, where=place(path))
+
+
+def engine_entry(key: str) -> EngineEntry:
+    """Return what is said of an engine."""
+    where = f"{place('stacks.toml')} [engines.{key}]"
+    return convert(files.tables("stacks.toml")["engines"][key], EngineEntry, where=where)
+
+
+def constants() -> Constants:
+    """Return the constants of a decode step, which hold for every engine until a calibration says otherwise."""
+    return convert(files.tables("stacks.toml")["constants"], Constants, where=place("stacks.toml"))
+
+
+def library_entry(key: str) -> LibraryEntry:
+    """Return what is said of a library."""
+    where = f"{place('libraries.toml')} [libraries.{key}]"
+    return convert(files.tables("libraries.toml")["libraries"][key], LibraryEntry, where=where)
+
+
+def tuner_parts(name: str, architecture: str) -> build.TunerParts:
+    """Return the entries of a tuner on an architecture.
+
+    Raises InputError when the tuner knows no such architecture.
+    """
+    tuner: dict[str, Any] = files.tables("libraries.toml")["tuners"][name]
+    where = f"{place('libraries.toml')} [tuners.{name}]"
+    if architecture not in tuner["limits"]:
+        known = list(tuner["limits"])
+        raise InputError(
+            f"the tuner of {name} has no limits for the architecture {architecture!r}",
+            where="architecture",
+            allowed=", ".join(known),
+            do=did_you_mean(architecture, known),
+        )
+    return build.TunerParts(
+        paths=convert(tuner["paths"], PathsEntry, where=where),
+        limits=convert(tuner["limits"][architecture], LimitsEntry, where=f"{where} limits.{architecture}"),
+        factor=convert(tuner["factor"], Ratio, where=where),
+    )
+
+
+def architectures(tuner: str) -> list[str]:
+    """Return the architectures that a tuner knows."""
+    return list(files.tables("libraries.toml")["tuners"][tuner]["limits"])
+
+
+@cache
+def link_entries() -> dict[str, NamedLink]:
+    """Return what is said of each link."""
+    return links_in(files.tables("links.toml"), where=place("links.toml"))
+
+
+def links_in(tables: Mapping[str, Any], *, where: str) -> dict[str, NamedLink]:
+    """Return the links in the tables of a file, the catalogue's or another of its form (see `reading.parse`).
+
+    Raises InputError when a table or a field is missing, unknown or of the wrong kind.
+    """
+    return convert_each(convert(tables, LinksFile, where=where).links, NamedLink, where=where)
+
+
+# --- nouns: built once ------------------------------------------------------------------------------------------------
+
+
+@cache
+def _system(key: str) -> tuple[System, Origins]:
+    return build.system(key, system_entry(key), where=place(f"systems/{key}.toml"))
+
+
+@cache
+def _curves(key: str) -> tuple[MeasuredCurve, ...]:
+    """Return the curves measured on a system; none when it has no table."""
+    table = files.text(f"curves/{key}.csv")
+    return tuple(read_curves(table, key)) if table else ()
+
+
+@cache
+def _library(key: str, architecture: str) -> tuple[Library, Origins]:
+    entry = library_entry(key)
+    return build.library(key, entry, tuner_parts(entry.tuner, architecture), where=place("libraries.toml"))
+
+
+@cache
+def _transformer(key: str) -> tuple[Transformer, Datum]:
+    path = f"models/{key}.json"
+    config = json.loads(files.text(path))
+    origin = convert(config.get("nhalf"), ModelOrigin, where=f"{place(path)}, nhalf")
+    built = from_config(config, name=key, where=place(path))
+    datum = Datum(
+        value=float(built.parameters),
+        unit="1",
+        source=origin.source,
+        locator=origin.locator,
+        kind="derived",
+        date=origin.date,
+        note="parameters, counted from the dimensions that config.json states",
+    )
+    return built, datum
