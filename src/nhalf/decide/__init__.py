@@ -1,0 +1,1 @@
+"""Decisions: what binds, where it flips, what would change it, and which layout is best."""

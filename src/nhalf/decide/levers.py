@@ -1,0 +1,53 @@
+"""Levers: what a change that one can buy or program would do to a step, computed and not extrapolated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nhalf.predict.step import decode
+
+if TYPE_CHECKING:
+    from nhalf.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lever:
+    """One change and the part of the step [1] that it saves; `path` and `factor` say what was multiplied by what."""
+
+    name: str
+    path: str
+    factor: float
+    gain: float
+
+
+def levers(scenario: Scenario) -> list[Lever]:
+    """Return the levers of a scenario, those on the links of the group's slowest tier first."""
+    tier = scenario.system.fabric.span(scenario.layout.tensor_parallel).tier
+    where = "link between nodes" if tier == "inter_node" else "link inside the node"
+    changes = []
+    if scenario.layout.tensor_parallel > 1:
+        changes = [
+            (f"a {where} twice as wide", f"system.fabric.{tier}.bandwidth_bytes_per_s", 2.0),
+            (f"half the latency of a {where}", f"system.fabric.{tier}.latency_s", 0.5),
+            ("half the software time of a collective", "stack.software_factor", 0.5),
+            ("half the in-model excess of a collective", "stack.collective_excess_s", 0.5),
+        ]
+    changes += [
+        ("twice the memory bandwidth", "system.device.memory_bandwidth_bytes_per_s", 2.0),
+        ("half the fixed time of a layer", "stack.layer_time_s", 0.5),
+        ("half the fixed time of a step", "stack.step_time_s", 0.5),
+        ("twice the arithmetic", "system.device.bf16_flop_per_s", 2.0),
+    ]
+    now = float(np.mean(decode(scenario).value))
+    return [
+        Lever(name=name, path=path, factor=factor, gain=1 - _step_s(scenario, path, factor) / now)
+        for name, path, factor in changes
+    ]
+
+
+def _step_s(scenario: Scenario, path: str, factor: float) -> float:
+    """Return the step [s] with one input multiplied."""
+    return float(np.mean(decode(scenario.having({path: scenario.value(path) * factor})).value))

@@ -1,0 +1,115 @@
+"""Regimes: what binds a step, where a collective turns from latency to bandwidth, and which layout is fastest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nhalf.breakdown import columns
+from nhalf.curve import fit_line
+from nhalf.predict.communication import all_reduce, is_measured, measured_curve
+from nhalf.predict.step import COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.breakdown import Array, Term
+    from nhalf.scenario import Scenario
+
+TIE = 0.05
+"""Layouts within 5 % of the fastest are one answer: a repeated run differs by 2 % median, 9 % in a quarter of cases."""
+BINDING = {
+    "weights": "weights", "experts": "experts", "kv": "kv", "compute": "compute", "launch": "launch",
+    "collective_fixed": "latency", "collective_transfer": "bandwidth", "hand_over": "hand-over", "prefill": "prefill",
+}  # fmt: skip
+"""The word for a step that is bound by a column."""
+
+
+def step_columns(step: Term) -> dict[str, float]:
+    """Return every column of a scalar step [s], 0 for those that it does not have."""
+    owed = columns(step)
+    return {name: float(owed.get(name, 0.0)) for name in COLUMNS}
+
+
+def binding(step: Term) -> str:
+    """Return the word for the largest column of a scalar step."""
+    owed = step_columns(step)
+    return BINDING[max(COLUMNS, key=lambda name: owed[name])]
+
+
+def best(steps_s: Sequence[float | None]) -> list[int]:
+    """Return the indices of all steps [s] within the tie of the fastest; None marks one that cannot run."""
+    running = [step for step in steps_s if step is not None]
+    if not running:
+        return []
+    limit = min(running) * (1 + TIE)
+    return [index for index, step in enumerate(steps_s) if step is not None and step <= limit]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossover:
+    """Where one collective turns from latency to bandwidth, by two measures that differ by 2 to 10 times.
+
+    `half_size_bytes` is n_1/2 = alpha x beta of the line through the whole curve; `double_floor_size_bytes` the size at
+    which the time has doubled its floor, which needs no line. Batches are sizes over `message_bytes_per_sequence`.
+    """
+
+    collective: str
+    tier: str
+    ranks: int
+    latency_s: float
+    bandwidth_bytes_per_s: float
+    half_size_bytes: float
+    double_floor_size_bytes: float
+    message_bytes_per_sequence: float
+    kind: str
+
+    @property
+    def batch_at_half_size(self) -> float:
+        """Return the batch whose message is n_1/2."""
+        return self.half_size_bytes / self.message_bytes_per_sequence
+
+    @property
+    def batch_at_double_floor(self) -> float:
+        """Return the batch whose message takes twice the floor."""
+        return self.double_floor_size_bytes / self.message_bytes_per_sequence
+
+
+SIZES_BYTES: Array = 2.0 ** np.arange(9, 30.01, 0.25)
+"""The sizes [bytes] at which a modelled collective is looked at: 512 B to 1 GiB."""
+
+
+def crossover(scenario: Scenario) -> Crossover:
+    """Return where the all-reduce of the scenario's TP group turns from latency to bandwidth."""
+    ranks = scenario.layout.tensor_parallel
+    measured = is_measured(scenario)
+    curve = measured_curve(scenario)
+    if measured and curve is not None:
+        line, double_floor = curve.line(ranks), curve.double_floor_size_bytes(ranks)
+    else:
+        times = np.asarray(all_reduce(scenario, SIZES_BYTES).value)
+        line, double_floor = fit_line(SIZES_BYTES, times), _double_floor(times)
+    workload = scenario.workload
+    return Crossover(
+        collective=f"all-reduce x{ranks}",
+        tier=scenario.system.fabric.span(ranks).tier,
+        ranks=ranks,
+        latency_s=line.latency_s,
+        bandwidth_bytes_per_s=line.bandwidth_bytes_per_s,
+        half_size_bytes=line.half_size_bytes,
+        double_floor_size_bytes=double_floor,
+        message_bytes_per_sequence=scenario.transformer.hidden_size * float(np.mean(workload.activation_bytes)),
+        kind="measured" if measured else "modelled",
+    )
+
+
+def _double_floor(times_s: Array) -> float:
+    """Return the size [bytes] from which the times over `SIZES_BYTES` stay above twice the smallest message's."""
+    logs, target = np.log(times_s), float(np.log(2 * times_s[0]))
+    last = int(np.flatnonzero(logs <= target)[-1])
+    if last + 1 == len(logs):
+        return float("inf")
+    share = (target - logs[last]) / (logs[last + 1] - logs[last])
+    return float(SIZES_BYTES[last] * (SIZES_BYTES[last + 1] / SIZES_BYTES[last]) ** share)

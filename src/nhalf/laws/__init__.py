@@ -1,0 +1,1 @@
+"""Laws: pure, cited, element-wise formulas that return a `Term`."""

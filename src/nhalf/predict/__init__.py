@@ -1,0 +1,1 @@
+"""Predictions: the terms of a step, its memory and its band, from a scenario alone."""

@@ -1,0 +1,61 @@
+"""Bands: how far a prediction may be off, from the intervals of the numbers that it is made of."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from nhalf.predict.step import decode
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Array
+    from nhalf.citation import Datum
+    from nhalf.scenario import Scenario
+
+LEVEL = 0.8
+"""Nominal coverage of the band of a prediction."""
+DRAWS = 512
+SEED = 20261129
+_LINKS = "system.fabric."
+_Z95 = 1.959963984540054
+"""Half-width of a normal's 95 % interval: low and high of an input are read as such an interval of a log-normal."""
+
+
+def draws(scenario: Scenario, count: int = DRAWS, seed: int = SEED) -> dict[str, Array]:
+    """Return `count` draws of every input whose origin has an interval, by path.
+
+    Link values are not drawn: what they do not explain of a collective's time is software, and the sum was measured.
+    An input is log-normal around its value, with the spread of its lower and of its upper interval on each side.
+    """
+    generator = np.random.default_rng(seed)
+    found: dict[str, Array] = {}
+    for path, value in scenario.inputs():
+        origin = scenario.origins.get(path)
+        if (
+            path.startswith(_LINKS)
+            or origin is None
+            or origin.low is None
+            or origin.high is None
+            or float(np.mean(value)) <= 0
+        ):
+            continue
+        normal = generator.standard_normal(count)
+        below, above = _spreads(origin)
+        found[path] = float(np.mean(value)) * np.exp(normal * np.where(normal < 0, below, above))
+    return found
+
+
+def _spreads(origin: Datum) -> tuple[float, float]:
+    """Return the log-standard deviations below and above the value of a datum with an interval."""
+    low, high = cast("float", origin.low), cast("float", origin.high)
+    below = math.log(origin.value / low) / _Z95 if low > 0 else 1.0
+    return below, math.log(high / origin.value) / _Z95
+
+
+def band(scenario: Scenario) -> tuple[float, float]:
+    """Return the low and high end [s] of the 80 % band of the scenario's decode step."""
+    times = np.broadcast_to(decode(scenario.having(draws(scenario))).value, DRAWS)
+    low, high = np.quantile(times, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
