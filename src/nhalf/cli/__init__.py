@@ -1,0 +1,97 @@
+"""The command line: one thin file per command, each loaded only when it is asked for."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from nhalf import __version__
+from nhalf.errors import NhalfError
+
+COMMANDS = {
+    "link": "What one message costs on a link: time, n_1/2, regime, a ladder of sizes.",
+    "decode": "The time per token of a model on a system, term by term, and what would change it.",
+    "catalog": "The systems, models, links and engines that nhalf knows, every value with its source.",
+}
+"""Each command and its line of help; the module of the same name holds it."""
+_INTERRUPTED = 130
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command's module when the command runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of a newcomer's path."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, imported now."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"nhalf.cli.{cmd_name}"), cmd_name)
+        return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name, with a suggestion when there is none."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from nhalf.errors import InputError, did_you_mean
+
+            raise InputError(
+                f"there is no command {args[0]!r}",
+                where="nhalf",
+                allowed=", ".join(COMMANDS),
+                do=did_you_mean(args[0], COMMANDS),
+            )
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="nhalf", message="%(prog)s %(version)s")
+def nhalf() -> None:
+    """Say what the interconnect costs distributed inference, and what would change it.
+
+    Start with: nhalf decode llama-3.1-70b --on h100-sxm --tp 1,2,4,8,16 --batch 1 --weights fp8
+    """
+
+
+def main() -> None:
+    """Run the command line and leave with the exit code of the contract."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; every failure is one message on standard error."""
+    try:
+        nhalf.main(arguments, prog_name="nhalf", standalone_mode=False)
+    except NhalfError as error:
+        return _fail(str(error), error.exit_code)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as error:
+        where = f" ({error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
+        return _fail(f"{error.format_message()}{where}", 2)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", _INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+    except Exception as error:  # noqa: BLE001  the last line of defence: a user never sees a traceback
+        return _fail(f"internal error: {type(error).__name__}: {error}. This is a defect of nhalf", 1)
+    return 0
+
+
+def _fail(message: str, code: int) -> int:
+    """Print a message on standard error and return the code."""
+    click.echo(f"nhalf: {message}", err=True)
+    return code

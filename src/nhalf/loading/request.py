@@ -1,0 +1,221 @@
+"""Requests: what the user asked for, completed by defaults that are said, as scenarios with origins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nhalf.catalog import store
+from nhalf.catalog.curves import find
+from nhalf.citation import Datum
+from nhalf.collective import Mode, Op
+from nhalf.errors import InputError, did_you_mean
+from nhalf.layout import Layout, check
+from nhalf.loading.changes import apply
+from nhalf.loading.files import read_json
+from nhalf.scenario import Scenario
+from nhalf.transformer import KV_BYTES, WEIGHT_BYTES, Transformer, from_config
+from nhalf.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the user asked for; None where a default is to be taken and said.
+
+    `changes` maps the path of an input to the text of its value, as `--set` gives it.
+    """
+
+    model: str
+    systems: tuple[str, ...]
+    tensor_parallel: tuple[int, ...] = (1,)
+    batches: tuple[int, ...] | None = None
+    context: int | None = None
+    prompt: int | None = None
+    output: int | None = None
+    weights: str | None = None
+    kv: str | None = None
+    engine: str | None = None
+    library: str | None = None
+    mode: str | None = None
+    changes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Default:
+    """A choice that the user left open: its flag, the value taken, and why that one."""
+
+    flag: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Loaded:
+    """The scenarios of a request, every default that was taken, and what looks wrong but is possible."""
+
+    scenarios: tuple[Scenario, ...]
+    defaults: tuple[Default, ...]
+    warnings: tuple[str, ...]
+
+
+def scenarios(request: Request) -> Loaded:
+    """Return the scenarios of a request, systems first, then batches, then TP degrees.
+
+    Raises
+    ------
+    InputError
+        An unknown name, an unreadable file, an impossible value or layout.
+    """
+    transformer = _transformer(request.model)
+    kv_assumed = request.kv is None
+    request, defaults = _completed(request, transformer)
+    found: list[Scenario] = []
+    warnings: list[str] = []
+    for name in request.systems:
+        base, doubts = _base(request, transformer, name, kv_assumed=kv_assumed)
+        warnings += [doubt for doubt in doubts if doubt not in warnings]
+        for batch in request.batches or (1,):
+            for degree in request.tensor_parallel:
+                layout = Layout(tensor_parallel=degree)
+                check(layout, transformer, base.system.fabric)
+                workload = replace(base.workload, batch=float(batch))
+                found.append(replace(base, layout=layout, workload=workload))
+    return Loaded(scenarios=tuple(found), defaults=tuple(defaults), warnings=tuple(warnings))
+
+
+def load(model: str, *, on: str, tp: int = 1, batch: int = 1, **choices: Any) -> Scenario:  # noqa: ANN401  see below
+    """Return one scenario: a model on a system, with the choices that `nhalf decode` has as flags.
+
+    `choices` are `context`, `isl`, `osl` (whole numbers), `weights`, `kv`, `engine`, `library`, `mode` (names) and
+    `set`, a mapping from the path of an input to the text of its value.
+
+    Raises
+    ------
+    InputError
+        An unknown name or choice, an unreadable file, an impossible value or layout.
+    """
+    names = {"isl": "prompt", "osl": "output", "set": "changes"}
+    known = ("context", "weights", "kv", "engine", "library", "mode", *names)
+    for name in choices:
+        if name not in known:
+            raise InputError(
+                f"there is no choice {name!r}",
+                where="nhalf.load",
+                allowed=", ".join(known),
+                do=did_you_mean(name, known),
+            )
+    given = {names.get(name, name): value for name, value in choices.items()}
+    request = Request(model=model, systems=(on,), tensor_parallel=(tp,), batches=(batch,), **given)
+    return scenarios(request).scenarios[0]
+
+
+def _transformer(model: str) -> Transformer:
+    """Return a built-in model, or the one that a config.json (or its folder) describes."""
+    path = Path(model)
+    if path.is_dir():
+        path /= "config.json"
+    if path.suffix != ".json" and not path.exists():
+        return store.transformer(model, where="MODEL")[0]
+    config = read_json(path)
+    named = config.get("_name_or_path") or path.resolve().parent.name
+    return from_config(config, name=str(named), where=str(path))
+
+
+def _completed(request: Request, transformer: Transformer) -> tuple[Request, list[Default]]:
+    """Return the request with every open choice made, and the choices."""
+    chosen: list[tuple[str, str, object, str]] = []
+    if request.batches is None:
+        chosen.append(("batches", "--batch", (1,), "one stream"))
+    if (request.prompt is None) != (request.output is None):
+        given, missing = ("--isl", "--osl") if request.output is None else ("--osl", "--isl")
+        raise InputError(f"{given} is given without {missing}", where=missing, allowed="both, or --context")
+    if request.context is not None and request.prompt is not None:
+        raise InputError("--context and --isl/--osl are both given", where="--context", allowed="one of the two")
+    if request.context is None and request.prompt is None:
+        chosen.append(("context", "--context", 1024, "a short chat"))
+    if request.weights is None:
+        chosen.append(("weights", "--weights", transformer.weight_dtype, "the config says so"))
+    if request.kv is None:
+        reason = "the config says so; a server may run fp8, and the band allows for it"
+        chosen.append(("kv", "--kv", transformer.kv_dtype, reason))
+    if request.engine is None:
+        chosen.append(("engine", "--engine", "vllm", "the most used"))
+    if request.mode is None:
+        chosen.append(("mode", "--mode", "graph", "engines decode in CUDA graphs"))
+    completed = replace(request, **{name: value for name, _, value, _ in chosen})  # type: ignore[arg-type]
+    if completed.library is None:
+        chosen.append(("library", "--library", "", "the engine's own"))
+    texts = {"batches": "1"}
+    return completed, [
+        Default(flag=flag, value=texts.get(name, str(value)) or "(engine's)", reason=reason)
+        for name, flag, value, reason in chosen
+    ]
+
+
+def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: bool) -> tuple[Scenario, list[str]]:
+    """Return the scenario of one system with every change applied, and what looks doubtful about the changes."""
+    mode = Mode.parse(request.mode or "graph", where="--mode")
+    system, origins = store.system(name, curves=True, where="--on")
+    stack, stack_origins = store.stack(
+        request.engine or "vllm", library=request.library, mode=mode, architecture=system.device.architecture
+    )
+    curve = find(system.curves, stack.library.name, mode=mode, op=Op.ALL_REDUCE)
+    workload = _workload(request)
+    if kv_assumed:
+        origins["workload.kv_bytes"] = _assumed_kv(workload)
+    scenario = Scenario(
+        transformer=transformer,
+        system=replace(system, curves=(curve,) if curve else ()),
+        layout=Layout(),
+        workload=workload,
+        stack=stack,
+        origins={**origins, **stack_origins},
+    )
+    return apply(scenario, request.changes)
+
+
+def _assumed_kv(workload: Workload) -> Datum:
+    """Return the origin of a cache dtype that nobody stated: as the config says, or 8 bits as many servers choose."""
+    return Datum(
+        value=float(workload.kv_bytes),
+        unit="bytes",
+        source="nhalf",
+        locator="default of --kv",
+        kind="assumed",
+        date="2026-11",
+        low=min(1.0, float(workload.kv_bytes)),
+        high=float(workload.kv_bytes),
+        note="a server may keep its cache in fp8; state --kv to narrow the band",
+    )
+
+
+def _workload(request: Request) -> Workload:
+    """Return the workload of a request, for one sequence."""
+    weights = _dtype(request.weights or "bf16", WEIGHT_BYTES, "--weights")
+    kv = _dtype(request.kv or "bf16", KV_BYTES, "--kv")
+    prompt, output = request.prompt or 0, request.output or 0
+    context = float(request.context or 0) if not output else prompt + output / 2
+    return Workload(
+        batch=1.0,
+        context_tokens=context,
+        weight_dtype=weights,
+        kv_dtype=kv,
+        weight_bytes=WEIGHT_BYTES[weights],
+        kv_bytes=KV_BYTES[kv],
+        prompt_tokens=float(prompt),
+        output_tokens=float(output),
+    )
+
+
+def _dtype(name: str, known: Mapping[str, float], flag: str) -> str:
+    """Return a known dtype by its name, whatever its case."""
+    lowered = name.lower().replace("bfloat16", "bf16").replace("float16", "fp16")
+    if lowered not in known:
+        raise InputError(
+            f"{name!r} is not a dtype read here", where=flag, allowed=", ".join(known), do=did_you_mean(name, known)
+        )
+    return lowered

@@ -1,0 +1,96 @@
+"""The canvas: paragraphs and tables of a fixed width, with or without colour, in Unicode or ASCII."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(slots=True, kw_only=True)
+class Canvas:
+    """A page that grows downwards; `text` is what has been written.
+
+    `width` is in characters; `colour` allows ANSI styles; `plain` keeps to ASCII.
+    """
+
+    width: int
+    colour: bool = False
+    plain: bool = False
+    _buffer: io.StringIO = field(default_factory=io.StringIO)
+
+    def _console(self) -> Console:
+        """Return a console that writes to this page."""
+        return Console(
+            file=self._buffer,
+            width=self.width,
+            force_terminal=self.colour,
+            no_color=not self.colour,
+            color_system="standard" if self.colour else None,
+            highlight=False,
+            legacy_windows=False,
+        )
+
+    def heading(self, text: str) -> None:
+        """Write a heading, with an empty line above it."""
+        self._console().print(Text(f"\n{text}", style="bold"))
+
+    def paragraph(self, text: str, *, bold: bool = False, indent: str = "") -> None:
+        """Write a paragraph, wrapped to the width; lines after the first are indented."""
+        for line in text.split("\n"):
+            wrapped = textwrap.fill(line, self.width, subsequent_indent=indent, break_long_words=False,
+                                    break_on_hyphens=False)  # fmt: skip
+            self._console().print(Text(wrapped, style="bold" if bold else ""), soft_wrap=True)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, marked: Sequence[int] = ()) -> None:
+        """Write a table: text columns (a name that starts with `<`) to the left, numbers to the right.
+
+        Rows whose index is in `marked` stand out.
+        """
+        self._console().print(grid(columns, rows, marked=marked))
+
+    def place(self, table: Table) -> None:
+        """Write a table that `grid` made."""
+        self._console().print(table)
+
+    def side_by_side(self, tables: Sequence[Table]) -> None:
+        """Write tables next to each other where they fit, else below each other."""
+        measure = self._console()
+        widths = [measure.measure(table).maximum for table in tables]
+        if sum(widths) + 3 * (len(tables) - 1) > self.width:
+            for table in tables:
+                self._console().print(table)
+            return
+        row = Table.grid(padding=(0, 3, 0, 0))
+        for _ in tables:
+            row.add_column()
+        row.add_row(*tables)
+        self._console().print(row)
+
+    @property
+    def text(self) -> str:
+        """Return the page, without blanks at the end of its lines."""
+        page = "\n".join(line.rstrip() for line in self._buffer.getvalue().splitlines()).strip("\n") + "\n"
+        return page.encode("ascii", "replace").decode() if self.plain else page
+
+
+def grid(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, marked: Sequence[int] = (), title: str = "", gap: int = 2
+) -> Table:
+    """Return a table without lines, its columns `gap` apart, with a title above it if there is one."""
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, title=title or None, title_justify="left",
+                  title_style="bold", header_style="dim")  # fmt: skip
+    for name in columns:
+        left = name.startswith("<")
+        table.add_column(name.removeprefix("<"), justify="left" if left else "right", no_wrap=not left)
+    for index, row in enumerate(rows):
+        table.add_row(*(Text(cell) for cell in row), style="bold" if index in marked else "")
+    return table

@@ -1,0 +1,225 @@
+"""The answer of `nhalf decode` as text: the verdict, the number, the table, what it rests on, the next command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nhalf import units
+from nhalf.decide.regime import TIE
+from nhalf.predict.memory import usable_bytes
+from nhalf.report import verdict
+from nhalf.report.canvas import grid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from nhalf.decide.comparison import Comparison, Panel, Row
+    from nhalf.loading import Default
+    from nhalf.report.canvas import Canvas
+
+MATTERS = 0.01
+"""A constant is shown when one per cent of it moves the step by at least a hundredth of a per cent."""
+_KIND_ORDER = ("assumed", "fitted", "derived", "measured", "datasheet", "given")
+_FEW = 3
+
+
+def write(comparison: Comparison, defaults: Sequence[Default], canvas: Canvas, *, next_command: str) -> None:
+    """Write the whole answer of `nhalf decode` on a canvas."""
+    canvas.paragraph(verdict.of_comparison(comparison), bold=True)
+    for panel in comparison.panels:
+        _number(panel, canvas, several=len(comparison.panels) > 1)
+    _tables(comparison, canvas)
+    _turn_over(comparison, canvas)
+    _crossovers(comparison, canvas)
+    _levers(comparison, canvas)
+    _constants(comparison, canvas)
+    if defaults:
+        canvas.heading("Defaults taken")
+        for default in defaults:
+            canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
+    canvas.heading("Next")
+    canvas.paragraph(f"  {next_command}", indent="    ")
+
+
+def milliseconds(seconds: float) -> str:
+    """Return a time in milliseconds to two decimals, so that columns add up by eye, and `0` for none."""
+    return f"{1e3 * seconds:.2f}" if seconds else "0"
+
+
+def _number(panel: Panel, canvas: Canvas, *, several: bool) -> None:
+    """Write the one number of a panel with its band."""
+    if not panel.tied:
+        return
+    row = panel.fastest
+    where = f"  ({panel.system}, batch {panel.batch:g}, TP{row.tensor_parallel})" if several else ""
+    band = f"{units.format_time(row.low_s)} to {units.format_time(row.high_s)}"
+    canvas.paragraph(f"{units.format_time(row.step_s)} per token, 80 % band {band}{where}")
+
+
+def _tables(comparison: Comparison, canvas: Canvas) -> None:
+    """Write the table of each panel, next to each other where the width allows."""
+    panels = comparison.panels
+    shared = panels[0].fastest.scenario
+    canvas.heading(
+        f"{shared.transformer.name}, {shared.workload.weight_dtype} weights, {shared.workload.kv_dtype} cache of "
+        f"{shared.workload.context_tokens:g} tokens, {shared.stack.engine} in {shared.stack.mode} mode; ms per step"
+    )
+    if len(panels) > 1:
+        canvas.side_by_side([_summary(panel) for panel in panels])
+    for panel in panels:
+        canvas.place(_table(panel, titled=len(panels) > 1))
+    notes = _notes(comparison)
+    for note in notes:
+        canvas.paragraph(note, indent="  ")
+
+
+_COLUMN_NAMES = {
+    "weights": "weights", "experts": "experts", "kv": "KV", "compute": "compute", "collective_fixed": "c.fixed",
+    "collective_transfer": "c.bytes", "hand_over": "hand-over", "prefill": "prefill", "launch": "launch",
+}  # fmt: skip
+"""The heads of the columns; `c.` is a collective's."""
+_MARKS = {"yes": "", "marginal": "?", "no": "!"}
+_ALWAYS = {"weights", "kv", "compute", "launch", "collective_fixed", "collective_transfer"}
+
+
+def _summary(panel: Panel) -> Table:
+    """Return the small table of a panel that stands beside others: the step, the rate and what binds."""
+    rows = [[_label(row, panel), milliseconds(row.step_s), f"{1 / row.step_s:.3g}", row.binding] for row in panel.rows]
+    title = f"{panel.system}, batch {panel.batch:g}"
+    return grid(["TP", "step", "tok/s", "<binds"], rows, marked=_marked(panel), title=title, gap=1)
+
+
+def _label(row: Row, panel: Panel) -> str:
+    """Return a TP degree with its marks: how it fits, and whether it ties with the fastest."""
+    return f"{row.tensor_parallel}{_MARKS[row.fits]}{'*' if row in panel.tied else ''}"
+
+
+def _marked(panel: Panel) -> list[int]:
+    """Return the indices of the rows within the tie."""
+    return [index for index, row in enumerate(panel.rows) if row in panel.tied]
+
+
+def _table(panel: Panel, *, titled: bool) -> Table:
+    """Return the table of a panel: columns that add up to the step, the rate, and what binds."""
+    shown = [name for name in _COLUMN_NAMES if name in _ALWAYS or any(row.columns[name] > 0 for row in panel.rows)]
+    names = ["TP", *(_COLUMN_NAMES[name] for name in shown), "step", "tok/s", "<binds"]
+    rows = [
+        [
+            _label(row, panel),
+            *(milliseconds(row.columns[name]) for name in shown),
+            milliseconds(row.step_s),
+            f"{1 / row.step_s:.3g}",
+            row.binding,
+        ]
+        for row in panel.rows
+    ]
+    title = f"{panel.system}, batch {panel.batch:g}, column by column" if titled else ""
+    return grid(names, rows, marked=_marked(panel), title=title)
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    """Return what the marks in the tables mean, for those that occur."""
+    notes = [f"c.fixed, c.bytes: collectives. * within {100 * TIE:.0f} % of the fastest that fits."]
+    for row in comparison.rows:
+        if row.fits != "yes":
+            low, high = usable_bytes(row.scenario)
+            fits = "! does not fit" if row.fits == "no" else "? fits only if the driver reports enough memory"
+            notes.append(
+                f"{fits}: TP{row.tensor_parallel}, batch {row.batch:g} needs {row.memory_bytes / 1e9:.1f} GB on each "
+                f"device; {low / 1e9:.1f} to {high / 1e9:.1f} GB are usable."
+            )
+    modelled = sorted({row.tensor_parallel for row in comparison.rows if row.nodes > 1})
+    if modelled:
+        names = verdict.joined([f"TP{degree}" for degree in modelled])
+        notes.append(f"{names}: nothing was measured across nodes; NCCL's own plan is taken, and the band is wide.")
+    return notes
+
+
+def _turn_over(comparison: Comparison, canvas: Canvas) -> None:
+    """Write the turn-over of each panel as a set."""
+    panels = [panel for panel in comparison.panels if len(panel.rows) > 1 and panel.tied]
+    if not panels:
+        return
+    canvas.heading("Turn-over")
+    for panel in panels:
+        degrees = [row.tensor_parallel for row in panel.tied]
+        most = max(row.tensor_parallel for row in panel.rows if row.fits != "no")
+        span = f"TP{degrees[0]}" if len(degrees) == 1 else f"TP{min(degrees)}-TP{max(degrees)}"
+        within = f"{span} within {100 * TIE:.0f} %" if len(degrees) > 1 else f"{span} alone within {100 * TIE:.0f} %"
+        beyond = "more devices make a stream slower" if most > max(degrees) else "not reached by the degrees asked for"
+        canvas.paragraph(f"  {panel.system}, batch {panel.batch:g}: {within}; {beyond}", indent="    ")
+
+
+def _crossovers(comparison: Comparison, canvas: Canvas) -> None:
+    """Write where each collective turns from latency to bandwidth, by both measures."""
+    if not comparison.crossovers:
+        return
+    message = comparison.crossovers[0].message_bytes_per_sequence
+    canvas.heading(f"Crossovers of the all-reduce (one message is batch x {units.format_size(message)})")
+    rows = [
+        [
+            f"TP{found.ranks}",
+            _TIERS[found.tier],
+            units.format_time(found.latency_s),
+            units.format_bandwidth(found.bandwidth_bytes_per_s),
+            _size(found.half_size_bytes),
+            f"{found.batch_at_half_size:.0f}",
+            _size(found.double_floor_size_bytes),
+            f"{found.batch_at_double_floor:.0f}",
+            found.kind,
+        ]
+        for found in comparison.crossovers
+    ]
+    canvas.table(["<", "<path", "alpha", "beta", "n_1/2", "batch", "2x floor", "batch", "<kind"], rows)
+    canvas.paragraph(
+        "  2x floor is the size that takes twice the floor: use its batch, below which a wider link buys little. "
+        "n_1/2 = alpha x beta is of one line through the whole curve and overstates it.",
+        indent="  ",
+    )
+
+
+_TIERS = {"intra_node": "in node", "inter_node": "across"}
+
+
+def _size(size_bytes: float) -> str:
+    """Return a size in binary units, of three significant digits."""
+    return units.format_size(size_bytes, binary=True) if size_bytes < float("inf") else "never"
+
+
+def _levers(comparison: Comparison, canvas: Canvas) -> None:
+    """Write what would help, one line a lever with a column for each panel."""
+    panels = [panel for panel in comparison.panels if panel.tied]
+    if not panels:
+        return
+    canvas.heading("What would help (part of the step saved)")
+    names: list[str] = list(dict.fromkeys(lever.name for panel in panels for lever in panel.levers))
+    gains = [{lever.name: lever.gain for lever in panel.levers} for panel in panels]
+    rows = [[name, *(verdict.percent(gain[name]) if name in gain else "-" for gain in gains)] for name in names]
+    rows.sort(key=lambda row: -max(gain.get(row[0], 0.0) for gain in gains))
+    heads = [f"batch {panel.batch:g}, TP{panel.fastest.tensor_parallel}" for panel in panels]
+    canvas.table(["<change", *heads], rows)
+
+
+def _constants(comparison: Comparison, canvas: Canvas) -> None:
+    """Write the constants that matter with source and kind, assumed ones first."""
+    row = comparison.panels[0].fastest
+    moved = [
+        (path, origin, row.elasticities.get(path, 0.0))
+        for path, origin in row.scenario.origins.items()
+        if abs(row.elasticities.get(path, 0.0)) >= MATTERS
+    ]
+    moved.sort(key=lambda item: (_KIND_ORDER.index(item[1].kind), -abs(item[2])))
+    canvas.heading(
+        f"Constants that matter for TP{row.tensor_parallel}, batch {row.batch:g}: % of step per % (95 % interval)"
+    )
+    for path, origin, share in moved:
+        interval = ""
+        if origin.low is not None and origin.high is not None:
+            low, high = units.format_value(origin.low, origin.unit), units.format_value(origin.high, origin.unit)
+            interval = f" ({low} to {high})"
+        value = units.format_value(origin.value, origin.unit)
+        canvas.paragraph(
+            f"  {share:+.2f} {path} = {value}{interval}, {origin.kind} [{origin.source}]", indent="        "
+        )

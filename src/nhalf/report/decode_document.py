@@ -1,0 +1,118 @@
+"""The answer of `nhalf decode` as the JSON document of the contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nhalf.report import verdict
+from nhalf.report.document import datum, envelope, number, term, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.decide.comparison import Comparison, Panel, Row
+    from nhalf.decide.regime import Crossover
+    from nhalf.loading import Default
+
+
+def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequence[str]) -> dict[str, Any]:
+    """Return the document of `nhalf decode`."""
+    return envelope(
+        "decode",
+        {
+            "verdict": verdict.of_comparison(comparison),
+            "rows": [_row(row) for row in comparison.rows],
+            "best": [
+                {"system": panel.system, "batch": whole(panel.batch), "layouts": [_layout(row) for row in panel.tied]}
+                for panel in comparison.panels
+            ],
+            "crossovers": [_crossover(found) for found in comparison.crossovers],
+            "elasticities": [
+                {
+                    "system": row.scenario.system.name,
+                    "batch": whole(row.batch),
+                    "tp": row.tensor_parallel,
+                    "input": path,
+                    "value": value,
+                }
+                for row in comparison.rows
+                for path, value in row.elasticities.items()
+            ],
+            "levers": [lever for panel in comparison.panels for lever in _levers(panel)],
+            "sources": sources(comparison),
+            "defaults": [
+                {"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults
+            ],
+            "warnings": list(warnings),
+        },
+    )
+
+
+def _layout(row: Row) -> dict[str, Any]:
+    """Return the keys of a layout."""
+    return {"tp": row.tensor_parallel, "pp": 1, "ep": 1, "attention_dp": 1, "moe_tp": None}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    """Return a row of the decode table."""
+    return {
+        "system": row.scenario.system.name,
+        "model": row.scenario.transformer.name,
+        **_layout(row),
+        "batch": whole(row.batch),
+        "nodes": row.nodes,
+        "step_s": row.step_s,
+        "low_s": row.low_s,
+        "high_s": row.high_s,
+        "tokens_per_s_per_user": 1 / row.step_s,
+        "tokens_per_s_per_gpu": row.batch / row.step_s / row.scenario.layout.devices,
+        "binding": row.binding,
+        **{f"{name}_s": value for name, value in row.columns.items()},
+        "memory_bytes": row.memory_bytes,
+        "fits_memory": row.fits,
+        "kind": row.kind,
+        "terms": term(row.step),
+    }
+
+
+def _crossover(found: Crossover) -> dict[str, Any]:
+    """Return a crossover."""
+    return {
+        "collective": found.collective,
+        "tier": found.tier,
+        "ranks": found.ranks,
+        "latency_s": found.latency_s,
+        "bandwidth_bytes_per_s": number(found.bandwidth_bytes_per_s),
+        "half_size_bytes": number(found.half_size_bytes),
+        "double_floor_size_bytes": number(found.double_floor_size_bytes),
+        "message_bytes_per_sequence": found.message_bytes_per_sequence,
+        "batch_at_half_size": number(found.batch_at_half_size),
+        "batch_at_double_floor": number(found.batch_at_double_floor),
+        "kind": found.kind,
+    }
+
+
+def _levers(panel: Panel) -> list[dict[str, Any]]:
+    """Return the levers of a panel's fastest row."""
+    return [
+        {
+            "system": panel.system,
+            "batch": whole(panel.batch),
+            "tp": panel.fastest.tensor_parallel,
+            "name": lever.name,
+            "input": lever.path,
+            "factor": lever.factor,
+            "gain": lever.gain,
+        }
+        for lever in panel.levers
+    ]
+
+
+def sources(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the origin of every number that the comparison rests on, each once."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in comparison.rows:
+        system = row.scenario.system.name
+        for path, origin in row.scenario.origins.items():
+            found.setdefault((system, path), {"system": system, "path": path, **datum(origin)})
+    return list(found.values())

@@ -1,0 +1,95 @@
+"""Documents: what every JSON answer shares; SI units in the keys, unknown is null."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import nhalf
+from nhalf.breakdown import Term
+from nhalf.catalog import store
+from nhalf.predict.band import LEVEL
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Input
+    from nhalf.citation import Datum
+
+
+def envelope(command: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return a document: its schema and versions, then its body."""
+    return {
+        "schema": f"nhalf.{command}/1",
+        "nhalf_version": nhalf.__version__,
+        "catalog_version": store.catalog_version(),
+        "command": command,
+        "interval_level": LEVEL,
+        **body,
+    }
+
+
+def whole(number: float) -> int | float:
+    """Return a whole number as an int, so that batch 1 prints as 1."""
+    return int(number) if float(number).is_integer() else number
+
+
+def term(node: Term, seen: set[int] | None = None) -> dict[str, Any]:
+    """Return a term as a tree: its name, value, rule, formula, inputs and parts.
+
+    Inputs are plain numbers, or the name of a curve. Where an input is itself a term, `derived` holds how it came about,
+    the first time it occurs.
+    """
+    seen = set() if seen is None else seen
+    new = {name: given for name, given in node.inputs.items() if isinstance(given, Term) and id(given) not in seen}
+    seen.update(id(given) for given in new.values())
+    tree = {
+        "name": node.name,
+        "value_s": number(node.value) if node.unit == "s" else None,
+        "value": number(node.value),
+        "unit": node.unit,
+        "rule": node.rule,
+        "formula": node.formula,
+        "inputs": {name: _input(given) for name, given in node.inputs.items()},
+        "parts": [term(part, seen) for part in _parts(node, seen)],
+    }
+    if new:
+        tree["derived"] = {name: term(given, seen) for name, given in new.items()}
+    return tree
+
+
+def _parts(node: Term, seen: set[int]) -> list[Term]:
+    """Return the parts of a term to show below it; the whole that a portion is taken from, only once."""
+    parts = [part for part in node.parts if node.rule != "portion" or id(part) not in seen]
+    seen.update(id(part) for part in parts)
+    return parts
+
+
+def _input(given: Input) -> object:
+    """Return an input of a formula: a number, or the name of a curve."""
+    if isinstance(given, Term):
+        return number(given.value)
+    return str(given) if callable(given) else number(given)
+
+
+def number(value: object) -> object:
+    """Return a scalar as a float, an array as a list, and what is not finite as null."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    number = float(value)  # type: ignore[arg-type]
+    return number if math.isfinite(number) else None
+
+
+def datum(origin: Datum) -> dict[str, Any]:
+    """Return a datum."""
+    return {
+        "value": origin.value,
+        "unit": origin.unit,
+        "kind": origin.kind,
+        "source": origin.source,
+        "locator": origin.locator,
+        "date": origin.date,
+        "low": origin.low,
+        "high": origin.high,
+        "note": origin.note,
+    }

@@ -1,0 +1,83 @@
+"""The answer of `nhalf link`, as text and as a document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nhalf import units
+from nhalf.report.document import datum, envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nhalf.citation import Datum
+    from nhalf.decide.ladder import Point
+    from nhalf.link import Link
+    from nhalf.report.canvas import Canvas
+
+_WORDS = {"latency": "latency-bound", "bandwidth": "bandwidth-bound"}
+
+
+def write(name: str, link: Link, points: Sequence[Point], origins: Mapping[str, Datum], canvas: Canvas) -> None:
+    """Write the verdict, the ladder and where the two numbers come from."""
+    half = float(link.half_size_bytes)
+    canvas.paragraph(_verdict(half, [point for point in points if point.asked]), bold=True)
+    alpha, beta = units.format_time(float(link.latency_s)), units.format_bandwidth(float(link.bandwidth_bytes_per_s))
+    canvas.paragraph(
+        f"{name}: t(n) = alpha + n / beta, alpha = {alpha}, beta = {beta}, n_1/2 = {units.format_size(half)}"
+    )
+    canvas.heading("A ladder of sizes")
+    rows = [
+        [
+            units.format_size(point.size_bytes) + (" *" if point.asked else ""),
+            units.format_time(point.time_s),
+            units.format_bandwidth(point.effective_bandwidth_bytes_per_s),
+            f"{100 * float(link.latency_s) / point.time_s:.3g} %" if point.time_s else "-",
+            _WORDS[point.regime],
+        ]
+        for point in points
+    ]
+    marked = [index for index, point in enumerate(points) if point.asked]
+    canvas.table(["size", "time", "effective", "latency share", "<regime"], rows, marked=marked)
+    canvas.heading("Sources")
+    for path, origin in origins.items():
+        interval = ""
+        if origin.low is not None and origin.high is not None:
+            low, high = units.format_value(origin.low, origin.unit), units.format_value(origin.high, origin.unit)
+            interval = f" ({low} to {high})"
+        value = units.format_value(origin.value, origin.unit)
+        canvas.paragraph(
+            f"  {path} = {value}{interval}: {origin.kind}, {origin.source}, {origin.locator}", indent="    "
+        )
+    canvas.heading("Next")
+    canvas.paragraph("  nhalf decode llama-3.1-70b --on h100-sxm --tp 1,2,4,8,16 --batch 1,16,128")
+
+
+def _verdict(half: float, asked: Sequence[Point]) -> str:
+    """Return what the sizes asked for pay for, or where the link turns."""
+    size = units.format_size(half)
+    if not asked:
+        return f"Messages below {size} pay for latency, above it for bandwidth; there both cost the same."
+    point = asked[0]
+    message = f"A message of {units.format_size(point.size_bytes)} takes {units.format_time(point.time_s)}"
+    seen = units.format_bandwidth(point.effective_bandwidth_bytes_per_s)
+    why = f"it is {_WORDS[point.regime]} (n_1/2 = {size}) and sees {seen}"
+    help_ = "a wider link buys next to nothing" if point.size_bytes < half / 10 else "both numbers count"
+    if point.size_bytes > 10 * half:
+        help_ = "a lower latency buys next to nothing"
+    return f"{message}: {why}; {help_}."
+
+
+def document(name: str, link: Link, points: Sequence[Point], origins: Mapping[str, Datum]) -> dict[str, Any]:
+    """Return the document of the contract."""
+    return envelope(
+        "link",
+        {
+            "name": name,
+            "latency_s": link.latency_s,
+            "bandwidth_bytes_per_s": link.bandwidth_bytes_per_s,
+            "half_size_bytes": link.half_size_bytes,
+            "points": [point.as_dict() for point in points],
+            "sources": [{"path": path, **datum(origin)} for path, origin in origins.items()],
+        },
+    )

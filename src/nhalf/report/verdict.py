@@ -1,0 +1,125 @@
+"""The verdict in words: what binds, which layout is best, and what a wider link or a lower latency would buy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nhalf import units
+
+if TYPE_CHECKING:
+    from nhalf.decide.comparison import Comparison, Panel, Row
+    from nhalf.decide.levers import Lever
+
+WORDS = {
+    "weights": "reading weights (memory bandwidth)",
+    "experts": "reading experts (memory bandwidth)",
+    "kv": "reading the key-value cache (memory bandwidth)",
+    "compute": "arithmetic",
+    "launch": "fixed time of layers and steps (launch)",
+    "latency": "the fixed time of collectives (latency)",
+    "bandwidth": "the bytes of collectives (bandwidth)",
+    "hand-over": "stage hand-overs",
+    "prefill": "prefills of arriving requests",
+}
+"""What binds, in words."""
+_NOTHING = 0.001
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage of two significant digits."""
+    if abs(share) < _NOTHING:
+        return "under 0.1 %"
+    return f"{100 * share:.2g} %" if abs(share) < 0.995 else f"{100 * share:.3g} %"  # noqa: PLR2004  two digits end
+
+
+def of_comparison(comparison: Comparison) -> str:
+    """Return the verdict on a comparison: a paragraph for each system and batch, and whether the advice flips."""
+    several = len(comparison.panels) > 1
+    systems = {panel.system for panel in comparison.panels}
+    paragraphs = []
+    for panel in comparison.panels:
+        heading = f"Batch {panel.batch:g}" if len(systems) == 1 else f"{panel.system}, batch {panel.batch:g}"
+        text = of_panel(panel)
+        paragraphs.append(f"{heading}: {text}" if several else text)
+    flip = _flip(comparison)
+    return "\n".join([*paragraphs, *([flip] if flip else [])])
+
+
+def of_panel(panel: Panel) -> str:
+    """Return the verdict on one batch of one system."""
+    if not panel.tied:
+        return "no layout fits in memory."
+    fastest = panel.fastest
+    sentences = [_best(panel), *_slower(panel), _binds(fastest), _links(panel.levers), _best_lever(panel.levers)]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _best(panel: Panel) -> str:
+    """Return which layout is best, as a set where several tie."""
+    fastest = panel.fastest
+    rate = f"{units.format_time(fastest.step_s)} per token, {1 / fastest.step_s:.3g} tokens/s per user"
+    name = f"TP{fastest.tensor_parallel}"
+    if len(panel.rows) == 1:
+        return f"{name} takes {rate}."
+    tied = [f"TP{row.tensor_parallel}" for row in panel.tied]
+    if len(tied) > 1:
+        return f"{joined(tied)} are within 5 %; {name} is fastest at {rate}."
+    return f"{name} is fastest: {rate}."
+
+
+def _slower(panel: Panel) -> list[str]:
+    """Return a sentence on larger layouts that are slower: the turn-over, when it lies inside the rows."""
+    most = max(row.tensor_parallel for row in panel.tied)
+    beyond = [row for row in panel.rows if row.tensor_parallel > most and row.fits != "no"]
+    if not beyond:
+        return []
+    row = beyond[0]
+    why = f": it crosses to {row.nodes} nodes" if row.nodes > panel.fastest.nodes else ""
+    lost = percent(row.step_s / panel.fastest.step_s - 1)
+    return [f"TP{row.tensor_parallel} is {lost} slower{why}."]
+
+
+def _binds(row: Row) -> str:
+    """Return what binds the fastest row, with the shares of the step."""
+    share = row.columns
+    fixed, transfer = (share[f"collective_{part}"] / row.step_s for part in ("fixed", "transfer"))
+    name = max(share, key=lambda column: share[column])
+    text = f"What binds is {WORDS[row.binding]}, {percent(share[name] / row.step_s)} of the step"
+    if row.tensor_parallel > 1:
+        text += f"; collectives take {percent(fixed + transfer)}, of which bytes {percent(transfer)}"
+    return text + "."
+
+
+def _links(levers: tuple[Lever, ...]) -> str:
+    """Return what a wider link and a lower latency would buy."""
+    links = [lever for lever in levers if lever.path.startswith("system.fabric")]
+    if not links:
+        return "One device has no link to improve."
+    wider, quicker = links
+    subject = wider.name[:1].upper() + wider.name[1:]
+    return f"{subject} buys {percent(wider.gain)}, half its latency {percent(quicker.gain)}."
+
+
+def _best_lever(levers: tuple[Lever, ...]) -> str:
+    """Return the lever that saves most."""
+    lever = max(levers, key=lambda lever: lever.gain)
+    return f"The largest lever is {lever.name}: {percent(lever.gain)}."
+
+
+def _flip(comparison: Comparison) -> str:
+    """Return a sentence when one batch wants latency and another bandwidth from the same links."""
+    wants: dict[str, list[str]] = {}
+    for panel in comparison.panels:
+        links = [lever for lever in panel.levers if lever.path.startswith("system.fabric")]
+        if panel.tied and links:
+            want = "a wider link" if links[0].gain > links[1].gain else "a lower latency"
+            wants.setdefault(want, []).append(f"{panel.batch:g}")
+    if len(wants) < 2:  # noqa: PLR2004  two wishes make a flip
+        return ""
+    parts = [f"at batch {joined(batches)} {want} buys more" for want, batches in wants.items()]
+    return f"Same cluster, opposite advice: {', '.join(parts)}."
+
+
+def joined(names: list[str]) -> str:
+    """Return names as a list in words: a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
