@@ -46,7 +46,19 @@ def log2_ceil(value: Quantity) -> Quantity:
     return float(math.ceil(math.log2(value)))
 
 
-FUNCTIONS: dict[str, Callable[..., Quantity]] = {"maximum": maximum, "minimum": minimum, "log2_ceil": log2_ceil}
+def log2_floor(value: Quantity) -> Quantity:
+    """Return the floor of the base-2 logarithm, as integer code computes it."""
+    if isinstance(value, np.ndarray):
+        return cast("Array", np.floor(np.log2(value)))
+    return float(math.floor(math.log2(value)))
+
+
+FUNCTIONS: dict[str, Callable[..., Quantity]] = {
+    "maximum": maximum,
+    "minimum": minimum,
+    "log2_ceil": log2_ceil,
+    "log2_floor": log2_floor,
+}
 """Every function that a formula may call, besides callables among its own inputs."""
 
 _GLOBALS = {"__builtins__": {}, **FUNCTIONS}

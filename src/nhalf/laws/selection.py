@@ -26,7 +26,7 @@ def tuner_all_reduce(size_bytes: Quantity, span: Span, library: Library) -> Term
     """Return the time [s] that NCCL's tuner predicts for an all-reduce, by its own constants.
 
     It is the library's plan, not a measurement: two nodes of 8 H100 take 6.8 + 2 (7 x 0.6 + 1 x 5.0) = 25.20 us by
-    Tree/LL before any byte moves.
+    Tree/LL before any byte moves, and so do three: the tuner takes the floor of log2(nodes).
 
     References
     ----------
@@ -55,7 +55,7 @@ def _tuner_path(size_bytes: Quantity, span: Span, path: TunerPath) -> Term:
         fixed = "base + 2 * (k * m - m) * intra + 2 * (m - 1) * inter"
         transfer = f"2 * (k * m - 1) / (k * m) * n / {bus}"
     else:
-        fixed = "base + 2 * ((k - 1) * intra + log2_ceil(m) * inter)"
+        fixed = "base + 2 * ((k - 1) * intra + log2_floor(m) * inter)"
         transfer = f"2 * n / {bus}"
     name = f"{path.algorithm}/{path.protocol}"
     return total(
