@@ -1,7 +1,7 @@
 # Needs only Python >= 3.11, make and git. Everything is installed into .venv, at the versions of constraints.txt.
 #   make demo    the first example of the README
 #   make test    lint, types, import floors, tests
-#   make bench   speed budgets and studies, alone on the machine
+#   make bench   speed budgets (studies that need data are scripts in tests/bench)
 #   make format  let ruff rewrite what it can
 #   make clean   remove .venv, caches and builds
 
@@ -15,7 +15,6 @@ KEY := $(shell pwd | cksum | cut -d ' ' -f 1)
 VENV := .venv/.made-$(KEY)
 CORE := .venv/.core-$(KEY)
 DEV := .venv/.dev-$(KEY)
-BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench format clean python
@@ -57,7 +56,7 @@ test: $(DEV)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 bench: $(DEV)
-	$(BIN)/python -m pytest -p no:xdist -s tests/bench $(BENCH_ARGS)
+	@$(BIN)/python tests/bench/speed.py
 
 format: $(DEV)
 	$(BIN)/ruff check --fix

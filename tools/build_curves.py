@@ -8,8 +8,6 @@ median of the repeats at each size, the noise of one measurement, and where it a
 same bytes.
 """
 
-# ruff: noqa: INP001  a script, not a package
-
 from __future__ import annotations
 
 import argparse

@@ -33,7 +33,7 @@ class Sweep:
     columns: Mapping[str, Array]
 
 
-def sweep(scenario: Scenario, axes: Mapping[str, Sequence[float]], *, chunk: int = CHUNK) -> Sweep:
+def sweep(scenario: Scenario, axes: Mapping[str, Sequence[float] | Array], *, chunk: int = CHUNK) -> Sweep:
     """Return the decode steps of every combination of the axes' values, with all columns.
 
     An axis is `layout.tensor_parallel` or the path of any input; `chunk` is how many scenarios are evaluated at once.

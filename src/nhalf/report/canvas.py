@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,6 +14,10 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_NUMBER_AND_UNIT = re.compile(r"(\d) (?=(?:%|[num]?s|[kKMGTP]?i?B(?:/s)?|tokens/s)(?:\W|$))")
+"""A number and its unit, between which a line is not broken."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,9 +51,10 @@ class Canvas:
     def paragraph(self, text: str, *, bold: bool = False, indent: str = "") -> None:
         """Write a paragraph, wrapped to the width; lines after the first are indented."""
         for line in text.split("\n"):
-            wrapped = textwrap.fill(line, self.width, subsequent_indent=indent, break_long_words=False,
+            joined = _NUMBER_AND_UNIT.sub("\\1\u00a0", line)
+            wrapped = textwrap.fill(joined, self.width, subsequent_indent=indent, break_long_words=False,
                                     break_on_hyphens=False)  # fmt: skip
-            self._console().print(Text(wrapped, style="bold" if bold else ""), soft_wrap=True)
+            self._console().print(Text(wrapped.replace("\u00a0", " "), style="bold" if bold else ""), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, marked: Sequence[int] = ()) -> None:
         """Write a table: text columns (a name that starts with `<`) to the left, numbers to the right.

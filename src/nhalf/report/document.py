@@ -37,7 +37,7 @@ def whole(number: float) -> int | float:
 def term(node: Term, seen: set[int] | None = None) -> dict[str, Any]:
     """Return a term as a tree: its name, value, rule, formula, inputs and parts.
 
-    Inputs are plain numbers, or the name of a curve. Where an input is itself a term, `derived` holds how it came about,
+    Inputs are plain numbers, or the name of a curve. Where an input is itself a term, `derived` says how it was made,
     the first time it occurs.
     """
     seen = set() if seen is None else seen

@@ -1,0 +1,228 @@
+"""`nhalf decode` on the command line: whole pages, the document of the contract, and every kind of bad input."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.cli.command import invoke, matches, refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "1,2,4,8,16", "--batch", "1", "--weights", "fp8")
+QUICK = ("decode", "qwen3-8b", "--on", "h100-sxm")
+COLUMNS = (
+    "weights_s", "experts_s", "kv_s", "compute_s", "launch_s", "collective_fixed_s", "collective_transfer_s",
+    "hand_over_s", "prefill_s",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def document() -> Any:  # noqa: ANN401  JSON is whatever it is
+    return invoke(*JOB, "--json").document
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_main_job_prints_the_stored_page(columns: int) -> None:
+    result = invoke(*JOB, columns=columns)
+    assert (result.code, result.err) == (0, "")
+    assert matches(f"decode_{columns}", result.out)
+    assert max(len(line) for line in result.out.splitlines()) <= columns
+
+
+def test_three_batches_stand_side_by_side_at_80_columns() -> None:
+    result = invoke(*JOB[:-4], "--batch", "1,16,128", "--weights", "fp8", columns=80)
+    assert result.code == 0
+    assert matches("decode_batches_80", result.out)
+    assert any(line.count("batch") == 3 for line in result.out.splitlines())
+    assert "Same cluster, opposite advice" in result.out
+
+
+def test_explain_prints_each_leaf_with_its_formula_and_inputs() -> None:
+    result = invoke(*QUICK, "--tp", "8", "--explain", columns=120)
+    assert matches("decode_explain_120", result.out)
+    assert "[2 * (k - 1) / k * n / beta]" in result.out
+    assert "curve = h100-sxm/vllm" in result.out
+
+
+def test_the_page_answers_in_the_order_of_the_contract() -> None:
+    page = invoke(*JOB).out
+    wanted = [
+        "TP8 is fastest", "per token, 80 % band", "c.fixed", "Turn-over", "Crossovers", "What would help",
+        "Constants that matter", "Defaults taken", "Next",
+    ]  # fmt: skip
+    places = [page.index(text) for text in wanted]
+    assert places == sorted(places)
+    kinds = [kind for line in page.splitlines() for kind in ("assumed", "fitted", "datasheet") if f"{kind} [" in line]
+    assert kinds.index("datasheet") > max(index for index, kind in enumerate(kinds) if kind == "assumed")
+
+
+def test_the_document_has_the_envelope(document: dict[str, Any]) -> None:
+    assert document["schema"] == "nhalf.decode/1"
+    assert document["command"] == "decode"
+    assert document["interval_level"] == 0.8
+    assert document["nhalf_version"]
+    assert document["catalog_version"]
+    assert document["verdict"].startswith("TP8 is fastest")
+
+
+def test_rows_have_the_keys_of_the_contract_and_columns_add_up(document: dict[str, Any]) -> None:
+    keys = {
+        "system", "tp", "pp", "ep", "attention_dp", "moe_tp", "batch", "nodes", "step_s", "low_s", "high_s",
+        "tokens_per_s_per_user", "tokens_per_s_per_gpu", "binding", *COLUMNS, "memory_bytes", "fits_memory", "kind",
+        "terms",
+    }  # fmt: skip
+    assert [row["tp"] for row in document["rows"]] == [1, 2, 4, 8, 16]
+    for row in document["rows"]:
+        assert keys <= set(row)
+        assert sum(row[name] for name in COLUMNS) == pytest.approx(row["step_s"], rel=1e-9)
+        assert row["low_s"] < row["step_s"] < row["high_s"]
+        assert row["terms"]["value_s"] == row["step_s"]
+        assert row["tokens_per_s_per_gpu"] == pytest.approx(row["batch"] / row["step_s"] / row["tp"])
+    assert [row["nodes"] for row in document["rows"]] == [1, 1, 1, 1, 2]
+    assert [row["kind"] for row in document["rows"]] == ["modelled", "measured", "measured", "measured", "modelled"]
+
+
+def test_best_crossovers_elasticities_and_sources(document: dict[str, Any]) -> None:
+    assert [[layout["tp"] for layout in best["layouts"]] for best in document["best"]] == [[8]]
+    found = {crossover["ranks"]: crossover for crossover in document["crossovers"]}
+    assert set(found) == {2, 4, 8, 16}
+    assert found[8]["tier"] == "intra_node"
+    assert found[16]["tier"] == "inter_node"
+    assert found[8]["message_bytes_per_sequence"] == 16384
+    assert found[8]["batch_at_half_size"] > 3 * found[8]["batch_at_double_floor"]
+    moved = {(e["tp"], e["input"]): e["value"] for e in document["elasticities"]}
+    assert moved[8, "system.device.memory_bandwidth_bytes_per_s"] < -0.4
+    assert moved[16, "system.fabric.inter_node.bandwidth_bytes_per_s"] < 0
+    assert moved[16, "system.fabric.inter_node.latency_s"] > 0.1
+    for source in document["sources"]:
+        assert source["kind"] in ("datasheet", "measured", "fitted", "derived", "assumed", "given")
+        assert source["source"]
+        assert source["unit"]
+
+
+def test_every_term_in_the_document_names_its_formula(document: dict[str, Any]) -> None:
+    def visit(term: dict[str, Any]) -> None:
+        assert set(term) >= {"name", "value_s", "rule", "formula", "inputs", "parts"}
+        assert term["rule"] != "leaf" or (term["formula"] and term["inputs"])
+        for part in itertools.chain(term["parts"], term.get("derived", {}).values()):
+            visit(part)
+
+    for row in document["rows"]:
+        visit(row["terms"])
+
+
+def test_a_changed_input_is_given_and_a_changed_link_makes_the_answer_modelled() -> None:
+    path = "system.fabric.intra_node.latency_s"
+    answer = invoke(*QUICK, "--tp", "8", "--set", f"{path}=2us", "--json").document
+    assert answer["rows"][0]["kind"] == "modelled"
+    assert {source["path"]: source["kind"] for source in answer["sources"]}[path] == "given"
+    plain = invoke(*QUICK, "--tp", "8", "--json").document
+    assert answer["rows"][0]["step_s"] > plain["rows"][0]["step_s"]
+
+
+def test_a_link_twice_as_wide_as_known_draws_a_warning() -> None:
+    result = invoke(*QUICK, "--tp", "8", "--set", "system.fabric.intra_node.bandwidth_bytes_per_s=900GB/s")
+    assert result.code == 0
+    assert "looks bidirectional" in result.err
+    assert "did you mean 450 GB/s?" in result.err
+
+
+def test_a_saved_scenario_gives_the_same_answer(tmp_path: Path) -> None:
+    saved = tmp_path / "scenario.toml"
+    flags = (*QUICK, "--tp", "2,4", "--batch", "1,8", "--kv", "fp8", "--set", "stack.step_time_s=1ms", "--json")
+    first = invoke(*flags, "--save", str(saved)).document
+    again = invoke("decode", str(saved), "--json").document
+    assert again["rows"] == first["rows"]
+
+
+def test_nothing_that_fits_exits_3_and_still_prints_the_rows() -> None:
+    result = invoke("decode", "llama-3.1-405b", "--on", "h100-sxm", "--tp", "1,2", "--json")
+    assert result.code == 3
+    assert [row["fits_memory"] for row in result.document["rows"]] == ["no", "no"]
+    assert result.document["best"][0]["layouts"] == []
+    assert "no layout fits" in result.err
+
+
+def test_arriving_requests_add_prefill_time() -> None:
+    with_prefill = invoke(*QUICK, "--tp", "2", "--batch", "16", "--isl", "1024", "--osl", "512", "--json").document
+    assert with_prefill["rows"][0]["prefill_s"] > 0
+
+
+def test_a_config_file_or_its_folder_works_like_a_name(tmp_path: Path) -> None:
+    config = {
+        "architectures": ["Qwen3ForCausalLM"], "head_dim": 128, "hidden_size": 4096, "intermediate_size": 12288,
+        "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16", "vocab_size": 151936,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    named = invoke(*QUICK, "--tp", "2", "--json").document
+    for given in (tmp_path, tmp_path / "config.json"):
+        read = invoke("decode", str(given), "--on", "h100-sxm", "--tp", "2", "--json").document
+        assert read["rows"][0]["step_s"] == named["rows"][0]["step_s"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("decode", "llama-3.1-70b"), ["--on", "missing", "h100-sxm"]),
+        (("decode", "lama-3.1-70b", "--on", "h100-sxm"), ["lama-3.1-70b", "Did you mean 'llama-3.1-70b'?"]),
+        (("decode", "llama-3.1-70b", "--on", "h100-smx"), ["h100-smx", "Did you mean 'h100-sxm'?"]),
+        ((*QUICK, "--tp", "3"), ["TP 3", "32 attention heads", "1, 2, 4, 8, 16, 32"]),
+        ((*QUICK, "--tp", "1,2,,4"), ["--tp", "empty item"]),
+        ((*QUICK, "--tp", "0"), ["--tp", "whole number of 1 or more"]),
+        ((*QUICK, "--batch", "-1"), ["--batch", "whole number"]),
+        ((*QUICK, "--batch", "2.5"), ["--batch", "whole number"]),
+        ((*QUICK, "--context", "1,024"), ["--context", "write 1024"]),
+        ((*QUICK, "--isl", "1024"), ["--osl", "without"]),
+        ((*QUICK, "--context", "1024", "--isl", "1", "--osl", "1"), ["--context", "one of the two"]),
+        ((*QUICK, "--weights", "fp7"), ["--weights", "fp7", "bf16"]),
+        ((*QUICK, "--kv", "nvfp4"), ["--kv", "fp8"]),
+        ((*QUICK, "--engine", "vlm"), ["vlm", "Did you mean 'vllm'?"]),
+        ((*QUICK, "--library", "gloo"), ["gloo", "nccl"]),
+        ((*QUICK, "--mode", "graphs"), ["--mode", "graphs", "Did you mean 'graph'?"]),
+        ((*QUICK, "--set", "stack.step_time_s"), ["--set", "no '='"]),
+        ((*QUICK, "--set", "stack.step_time=1ms"), ["stack.step_time", "Did you mean 'stack.step_time_s'?"]),
+        ((*QUICK, "--set", "stack.step_time_s=1"), ["stack.step_time_s", "no unit"]),
+        ((*QUICK, "--set", "stack.step_time_s=-1ms"), ["stack.step_time_s", "negative"]),
+        ((*QUICK, "--set", "system.fabric.inter_node.bandwidth_bytes_per_s=400G"), ["400 Gb/s", "400 GB/s"]),
+        ((*QUICK, "--set", "stack.memory_efficiency=1.2"), ["stack.memory_efficiency", "at most 1"]),
+        ((*QUICK, "--what"), ["--what"]),
+        (("decod", "qwen3-8b"), ["decod", "Did you mean 'decode'?"]),
+    ],
+)
+def test_bad_input_is_one_message_with_where_and_what(arguments: tuple[str, ...], parts: list[str]) -> None:
+    message = refused(*arguments)
+    for part in parts:
+        assert part in message, message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "parts"),
+    [
+        ("config.json", "{", ["config.json:1", "not JSON"]),
+        ("config.json", "[1]", ["config.json", "no object"]),
+        ("config.json", "{}", ["'architectures'", "LlamaForCausalLM"]),
+        ("config.json", '{"architectures": ["MambaForCausalLM"]}', ["'architectures'", "MambaForCausalLM", "guess"]),
+        ("config.json", '{"architectures": ["LlamaForCausalLM"]}', ["'hidden_size'", "missing"]),
+        ("s.toml", "model = ", ["s.toml", "not TOML"]),
+        ("s.toml", 'model = "qwen3-8b"', ["'systems'", "missing"]),
+        ("s.toml", 'model = "qwen3-8b"\nsystem = "h100"', ["'system'", "Did you mean 'systems'?"]),
+        ("s.toml", 'model = "qwen3-8b"\nsystems = "h100-sxm"', ["'systems'", "list"]),
+        ("s.toml", 'model = "qwen3-8b"\nsystems = ["h100-sxm"]\ntp = [0]', ["tp", "whole number"]),
+    ],
+)
+def test_a_bad_file_is_named_with_its_fault(tmp_path: Path, name: str, content: str, parts: list[str]) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    message = refused("decode", str(path), *(("--on", "h100-sxm") if name.endswith("json") else ()))
+    assert str(path) in message
+    for part in parts:
+        assert part in message, message
+
+
+def test_a_missing_file_is_named() -> None:
+    assert "no-such/config.json" in refused("decode", "no-such/config.json", "--on", "h100-sxm")
