@@ -33,6 +33,8 @@ def check(layout: Layout, transformer: Transformer, fabric: Fabric) -> None:
         TP does not divide the heads or the feed-forward width, or does not fill whole nodes.
     """
     degree = layout.tensor_parallel
+    if degree < 1:
+        raise InputError(f"TP {degree} is no degree", where="--tp", allowed="a whole number of 1 or more")
     legal = [candidate for candidate in range(1, 1025) if _splits(candidate, transformer, fabric)]
     if degree in legal:
         return

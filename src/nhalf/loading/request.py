@@ -79,6 +79,8 @@ def scenarios(request: Request) -> Loaded:
         base, doubts = _base(request, transformer, name, kv_assumed=kv_assumed)
         warnings += [doubt for doubt in doubts if doubt not in warnings]
         for batch in request.batches or (1,):
+            if batch < 1:
+                raise InputError(f"a batch of {batch} is not possible", where="--batch", allowed="1 or more")
             for degree in request.tensor_parallel:
                 layout = Layout(tensor_parallel=degree)
                 check(layout, transformer, base.system.fabric)

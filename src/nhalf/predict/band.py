@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -29,7 +30,6 @@ def draws(scenario: Scenario, count: int = DRAWS, seed: int = SEED) -> dict[str,
     Link values are not drawn: what they do not explain of a collective's time is software, and the sum was measured.
     An input is log-normal around its value, with the spread of its lower and of its upper interval on each side.
     """
-    generator = np.random.default_rng(seed)
     found: dict[str, Array] = {}
     for path, value in scenario.inputs():
         origin = scenario.origins.get(path)
@@ -41,9 +41,11 @@ def draws(scenario: Scenario, count: int = DRAWS, seed: int = SEED) -> dict[str,
             or float(np.mean(value)) <= 0
         ):
             continue
-        normal = generator.standard_normal(count)
+        # A stream of its own for each input: one more input leaves the draws of the others as they were.
+        normal = np.random.default_rng([seed, zlib.crc32(path.encode())]).standard_normal(count)
         below, above = _spreads(origin)
-        found[path] = float(np.mean(value)) * np.exp(normal * np.where(normal < 0, below, above))
+        drawn = float(np.mean(value)) * np.exp(normal * np.where(normal < 0, below, above))
+        found[path] = np.minimum(drawn, 1.0) if path.endswith("_efficiency") else drawn
     return found
 
 

@@ -54,8 +54,10 @@ def usable_bytes(scenario: Scenario) -> tuple[float, float]:
     """Return the bytes that an engine takes of a device, by the least and the most that its driver may report."""
     capacity = float(np.mean(scenario.system.device.memory_bytes))
     origin = scenario.origins.get("system.device.memory_bytes")
-    low = origin.low if origin and origin.low is not None else capacity
-    high = origin.high if origin and origin.high is not None else capacity
+    if origin is None or origin.value != capacity:
+        return USABLE_SHARE * capacity, USABLE_SHARE * capacity
+    low = capacity if origin.low is None else origin.low
+    high = capacity if origin.high is None else origin.high
     return USABLE_SHARE * low, USABLE_SHARE * high
 
 

@@ -87,11 +87,12 @@ def prefill(scenario: Scenario) -> Term:
     parts = [flop_time("prompt", work, device.bf16_flop_per_s, stack.prefill_efficiency, column="prefill")]
     if scenario.layout.tensor_parallel > 1:
         size = transformer.hidden_size * workload.prompt_tokens * workload.activation_bytes
-        count = leaf("collectives per prompt", "2 * L", {"L": float(transformer.layer_count)}, unit="1")
-        parts.append(product("prompt collectives", count, all_reduce(scenario, size)))
+        layers: dict[str, Input] = {"L": float(transformer.layer_count)}
+        each = leaf("collectives per prompt", "2 * L", layers, unit="1")
+        parts.append(product("prompt collectives", each, all_reduce(scenario, size)))
     per_step: dict[str, Input] = {"b": workload.batch, "o": workload.output_tokens}
-    return product("prefill", leaf("prompts per step", "b / o", per_step, unit="1"), total("one prompt", *parts),
-                   column="prefill")  # fmt: skip
+    count = leaf("prompts per step", "b * minimum(o, 1) / maximum(o, 1)", per_step, unit="1")
+    return product("prefill", count, total("one prompt", *parts), column="prefill")
 
 
 def _host(scenario: Scenario) -> Term:
