@@ -12,20 +12,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Term as Term
+    from nhalf.evidence.fit import Fit as Fit
+    from nhalf.evidence.fit import fit as fit
+    from nhalf.evidence.reading import read as read
     from nhalf.link import Link as Link
     from nhalf.loading import load as load
     from nhalf.predict.step import decode as decode
+    from nhalf.sample import Sample as Sample
     from nhalf.scenario import Scenario as Scenario
 
 __version__ = "0.1.0"
-__all__ = ["Link", "Scenario", "Term", "__version__", "decode", "load"]
+__all__ = ["Fit", "Link", "Sample", "Scenario", "Term", "__version__", "decode", "fit", "load", "read"]
 
 _HOMES = {
+    "Fit": "nhalf.evidence.fit",
     "Link": "nhalf.link",
+    "Sample": "nhalf.sample",
     "Scenario": "nhalf.scenario",
     "Term": "nhalf.breakdown",
     "decode": "nhalf.predict.step",
+    "fit": "nhalf.evidence.fit",
     "load": "nhalf.loading",
+    "read": "nhalf.evidence.reading",
 }
 
 

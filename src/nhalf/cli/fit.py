@@ -1,0 +1,107 @@
+"""`nhalf fit`: latency, bandwidth and the whole curve from the logs of benchmarks."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nhalf import units
+from nhalf.cli import output
+from nhalf.errors import NoAnswerError, WeakEvidenceError
+from nhalf.evidence import gate
+from nhalf.evidence.comparison import compare
+from nhalf.evidence.fit import fit as fit_tables
+from nhalf.evidence.reading import completed
+from nhalf.loading.files import write_text
+from nhalf.report import fit as report
+from nhalf.report.fit_links import write_links
+
+if TYPE_CHECKING:
+    from nhalf.evidence.fit import Fit
+    from nhalf.evidence.marks import Mark
+
+_COUNTS = ("ranks", "nodes")
+
+
+@click.command()
+@click.argument("logs", nargs=-1, required=True, metavar="FILE...")
+@click.option("--op", metavar="OP", help="The operation, where a log does not say: all-reduce, ...")
+@click.option("--ranks", metavar="K", help="The ranks, where a log does not say.")
+@click.option("--nodes", metavar="N", help="The nodes, where a log does not say.")
+@click.option("--mode", metavar="MODE", help="graph, eager or host, where a log does not say.")
+@click.option("--format", "format_", metavar="NAME", help="The format of the logs.  [default: by content]")
+@click.option("--on", "system", metavar="SYSTEM", help="What the ranks ran on: compares with its link.")
+@click.option("--model", metavar="MODEL", help="Mark this model's decode messages on the curve.")
+@click.option("--batch", default="1,8,64", show_default=True, metavar="LIST", help="The batches to mark.")
+@click.option("--compare", "other", metavar="LOG", help="Another log: what moved, outside the noise or not.")
+@click.option("--fail-if", "gates", multiple=True, metavar="GATE", help="Exit 3 when it holds: 'latency>30us'.")
+@click.option("-o", "--output", "links", metavar="FILE", help="Write the links for nhalf decode --links.")
+@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
+def fit(
+    logs: tuple[str, ...], model: str | None, batch: str, gates: tuple[str, ...], links: str | None, as_json: bool,
+    **flags: str | None,
+) -> None:  # fmt: skip
+    """Fit the benchmark logs in FILE...: a file, several, a folder, - for standard input, .gz as well."""
+    asked = [gate.parse(text) for text in gates]
+    found = _fit(logs, flags)
+    marks, doubts = _marks(found, model, batch) if model else ([], [])
+    compared = compare(found, _fit((flags["other"],), flags)) if flags["other"] else None
+    tripped, unknown = _judged(found, asked)
+    answer = report.Answer(fit=found, marks=marks, mark_doubts=doubts, comparison=compared, tripped=tripped)
+    if as_json:
+        output.write_json(report.document(answer))
+    else:
+        canvas = output.canvas()
+        report.write(answer, canvas)
+        output.write(canvas.text)
+    if links:
+        write_text(Path(links), write_links(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat()))
+    if tripped:
+        raise NoAnswerError("; ".join(tripped), where="--fail-if", allowed=f"not {' and not '.join(gates)}")
+    if unknown is not None:
+        raise unknown
+    if not found.answered:
+        refusal = found.curves[0].latency_refusal or found.curves[0].bandwidth_refusal
+        raise WeakEvidenceError(
+            f"neither a latency nor a bandwidth: {refusal}", where=", ".join(logs), do="run the command above"
+        )
+
+
+def _fit(logs: tuple[str | None, ...], flags: dict[str, str | None]) -> Fit:
+    """Return the fit of logs, with what the flags add to them."""
+    from nhalf.evidence.readers import read
+
+    ranks, nodes = (units.parse_count(text, where=f"--{name}") if (text := flags[name]) else None for name in _COUNTS)
+    tables = completed(
+        read([log for log in logs if log], flags["format_"]),
+        op=flags["op"], ranks=ranks, nodes=nodes, mode=flags["mode"],
+    )  # fmt: skip
+    system = None
+    if flags["system"]:
+        from nhalf.catalog import store
+
+        system, _ = store.system(flags["system"], where="--on")
+    return fit_tables(tables, system=system)
+
+
+def _marks(found: Fit, model: str, batch: str) -> tuple[list[Mark], list[str]]:
+    """Return the decode messages of a model on the curves."""
+    from nhalf.evidence.marks import marks
+    from nhalf.loading.model import transformer_of
+
+    return marks(found, transformer_of(model), units.parse_int_list(batch, where="--batch"))
+
+
+def _judged(found: Fit, asked: list[gate.Gate]) -> tuple[list[str], WeakEvidenceError | None]:
+    """Return which gates tripped, and the complaint of one that could not be judged."""
+    tripped: list[str] = []
+    unknown: WeakEvidenceError | None = None
+    for each in asked:
+        try:
+            tripped += [f"{each.text}: {text}" for text in each.tripped(found)]
+        except WeakEvidenceError as error:
+            unknown = unknown or error
+    return tripped, unknown

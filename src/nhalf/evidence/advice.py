@@ -1,0 +1,97 @@
+"""What to measure next: the sizes that would settle what a sweep could not, and the command that runs them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from nhalf import units
+from nhalf.collective import Op
+from nhalf.evidence.identify import ENOUGH, ON_CEILING
+
+if TYPE_CHECKING:
+    from nhalf.evidence.curvefit import CurveFit
+
+_PROGRAMS: Final = {
+    Op.ALL_REDUCE: "all_reduce_perf",
+    Op.ALL_GATHER: "all_gather_perf",
+    Op.REDUCE_SCATTER: "reduce_scatter_perf",
+    Op.ALL_TO_ALL: "alltoall_perf",
+    Op.BROADCAST: "broadcast_perf",
+    Op.REDUCE: "reduce_perf",
+    Op.SEND_RECV: "sendrecv_perf",
+}
+"""The programs of nccl-tests, by operation."""
+_SMALLEST: Final = 8.0  # [bytes]
+_LARGEST: Final = 2.0**30  # [bytes]
+_ON_FLOOR: Final = (_SMALLEST, 64.0, 512.0, 4096.0)  # [bytes]
+_CEILING, _CEILING_OF_A_LINK = 2.0**26, 2.0**20  # [bytes] where collectives and single messages near their ceiling
+_MOST: Final = 2.0**34  # [bytes] no GPU test goes further
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Sizes [bytes] to add to a sweep, why, and the command that measures all of it."""
+
+    sizes_bytes: tuple[float, ...]
+    why: str
+    command: str
+
+
+def advise(fit: CurveFit) -> Advice | None:
+    """Return what would settle the open questions of a curve, or None when there are none."""
+    open_latency = bool(fit.latency_refusal) and not fit.series.streamed
+    if not open_latency and not fit.bandwidth_refusal:
+        return None
+    if fit.series.key.ranks == 1:
+        why = "the ranks never met: build the test with MPI=1, or start one process with -g N"
+        return Advice(sizes_bytes=(), why=why, command=_command(fit, _SMALLEST, _LARGEST, ranks=8))
+    sizes, _ = fit.fitted_points
+    smallest = float(sizes[0]) if len(sizes) else _LARGEST
+    largest = float(sizes[-1]) if len(sizes) else _SMALLEST
+    wanted: list[float] = []
+    missing = []
+    if open_latency:
+        missing.append("the latency needs 3 sizes on the floor")
+        wanted += [size for size in _ON_FLOOR if size not in sizes and size <= max(smallest, _ON_FLOOR[-1])]
+    if fit.bandwidth_refusal:
+        missing.append("the bandwidth needs 3 sizes on the ceiling")
+        wanted += _larger(fit, largest)
+    top = max([largest, _LARGEST if fit.bandwidth_refusal else largest, *wanted])
+    return Advice(
+        sizes_bytes=tuple(wanted), why=" and ".join(missing), command=_command(fit, _SMALLEST, min(top, _MOST))
+    )
+
+
+def _larger(fit: CurveFit, largest: float) -> list[float]:
+    """Return three sizes, doublings, that lie on the ceiling as far as the last segment can tell."""
+    start = max(2.0 * largest, _CEILING_OF_A_LINK if fit.series.key.op is Op.SEND_RECV else _CEILING)
+    if fit.segments and math.isfinite(fit.segments[-1].bandwidth_bytes_per_s):
+        half = fit.segments[-1].latency_s * fit.segments[-1].bandwidth_bytes_per_s
+        start = max(start, 2.0 ** math.ceil(math.log2(max(ON_CEILING * half, 1.0))))
+    return [start * 2.0**step for step in range(ENOUGH) if start * 2.0**step <= _MOST]
+
+
+def _command(fit: CurveFit, smallest: float, largest: float, *, ranks: int | None = None) -> str:
+    """Return a command of the tool that made the log, or of nccl-tests."""
+    key, tool = fit.series.key, fit.series.tool.casefold()
+    bounds = f"{smallest:.0f}", f"{largest:.0f}"
+    if tool.startswith("osu"):
+        test = "osu_latency" if key.test == "point-to-point" else f"osu_{(key.op or Op.ALL_REDUCE).replace('-', '')}"
+        return f"mpirun -np {key.ranks or 2} {test} -m {bounds[0]}:{bounds[1]}"
+    if tool.startswith("perftest"):
+        return "ib_write_lat -a on one host, ib_write_lat -a OTHER_HOST on the other; ib_write_bw -a for the bandwidth"
+    program = _PROGRAMS.get(key.op or Op.ALL_REDUCE, "all_reduce_perf")
+    count = ranks or key.ranks or 8
+    sweep = f"-b {bounds[0]} -e {_binary(largest)} -f 2"
+    if (key.nodes or 1) > 1:
+        return f"mpirun -np {count} {program} {sweep} -g 1"
+    return f"{program} {sweep} -g {count}"
+
+
+def _binary(size_bytes: float) -> str:
+    """Return a size as nccl-tests takes it: `1G` is 2^30 bytes there."""
+    digits, _, unit = units.format_size(size_bytes, binary=True).partition(" ")
+    whole = float(digits).is_integer() and unit.endswith("iB")
+    return f"{digits}{unit[0]}" if whole else f"{size_bytes:.0f}"

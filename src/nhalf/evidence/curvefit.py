@@ -1,0 +1,278 @@
+"""The fit of one series: floor, latency, bandwidth, n_1/2, segments, each with its interval or its refusal."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from nhalf.evidence.identify import bandwidth_refusal, latency_refusal
+from nhalf.evidence.intervals import Doubt, Estimate, estimate, inverted, median_spread, noise_draws
+from nhalf.evidence.lines import line_times, refit, robust_line
+from nhalf.evidence.segments import Segment, modelled, split
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Array
+    from nhalf.curve import Line
+    from nhalf.evidence.series import Series
+    from nhalf.evidence.table import Figure, Note
+
+_VAGUE: Final = 0.5
+"""An interval of noise wider than plus or minus half of the value is no measurement of it."""
+_FEW: Final = 3
+_DOUBLE: Final = 2.0
+_ON_THE_LINE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CurveFit:
+    """One series and what it says.
+
+    `latency` [s] is the fixed time of the whole operation, from the first segment; `bandwidth` [bytes/s] counts the
+    size column, from the last; each is None when its refusal says why, and a refused value that is worth a guess (two
+    or three sizes) is an Estimate without an interval. `floor_s` [s] is the smallest time of the segments. `line` is
+    the best single line, with its misfit. `notes` say what else to know, and `misconfigured` that the numbers
+    describe software rather than a link, so that n_1/2 is no advice.
+    """
+
+    series: Series
+    segments: tuple[Segment, ...] = ()
+    line: Line | None = None
+    latency: Estimate | None = None
+    bandwidth: Estimate | None = None
+    latency_refusal: str = ""
+    bandwidth_refusal: str = ""
+    floor_s: float | None = None
+    misconfigured: bool = False
+    notes: tuple[Note, ...] = field(default=())
+
+    @property
+    def fitted_points(self) -> tuple[Array, Array]:
+        """Return sizes [bytes] and times [s] without the spikes."""
+        good = self.series.good
+        return self.series.sizes_bytes[good], self.series.times_s[good]
+
+    @property
+    def half_size_bytes(self) -> float | None:
+        """Return n_1/2 = latency x bandwidth [bytes], where both are in the data."""
+        if self.latency is None or self.bandwidth is None:
+            return None
+        return self.latency.value * self.bandwidth.value
+
+    @property
+    def double_floor_size_bytes(self) -> float | None:
+        """Return the size [bytes] above which the curve stays above twice its floor, if the sweep reaches it.
+
+        It needs no model: the last crossing of twice the floor, on the straight line in log-log between two points.
+        """
+        if self.floor_s is None or self.latency_refusal:
+            return None
+        sizes, times = self.fitted_points
+        target = math.log(_DOUBLE * self.floor_s)
+        x, y = np.log(sizes), np.log(times)
+        below = np.nonzero(y <= target)[0]
+        if not len(below) or below[-1] == len(y) - 1:
+            return None
+        last = int(below[-1])
+        share = (target - y[last]) / (y[last + 1] - y[last])
+        return float(math.exp(x[last] + share * (x[last + 1] - x[last])))
+
+    @property
+    def switch_sizes_bytes(self) -> tuple[float, ...]:
+        """Return the first size [bytes] of every segment but the first: where the algorithm or protocol switches."""
+        return tuple(segment.from_bytes for segment in self.segments[1:])
+
+    @property
+    def repeat_noise(self) -> float:
+        """Return the relative standard deviation of the median of a point's repeats, 0 when there are none."""
+        spreads = [median_spread(run) for run in self.series.runs]
+        return float(np.median(spreads)) if spreads else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fit with the keys of the contract, in SI units; unknown is None."""
+        key, line = self.series.key, self.line
+        found: dict[str, Any] = {
+            "op": key.name or None,
+            "ranks": key.ranks,
+            "nodes": key.nodes,
+            "mode": str(key.mode) if key.mode is not None else None,
+            "quantity": key.quantity,
+            "label": key.label,
+            "dtype": key.dtype,
+            "file": key.file,
+            "tool": self.series.tool,
+            "size_is": self.series.size_is or None,
+            "points": self.series.rows,
+        }
+        found |= _of_estimate(self.latency, "latency", "s") | _of_estimate(self.bandwidth, "bandwidth", "bytes_per_s")
+        found |= {
+            "half_size_bytes": self.half_size_bytes,
+            "floor_s": self.floor_s,
+            "double_floor_size_bytes": self.double_floor_size_bytes,
+            "segments": [_of_segment(segment) for segment in self.segments],
+            "misfit_median": line.misfit_median if line else None,
+            "misfit_max": line.misfit_max if line else None,
+            "identifiable": {"latency": not self.latency_refusal, "bandwidth": not self.bandwidth_refusal},
+            "refusals": {"latency": self.latency_refusal or None, "bandwidth": self.bandwidth_refusal or None},
+            "notes": [{"code": note.code, "text": note.text} for note in self.notes],
+            "skipped": [{"file": s.file, "line": s.line, "why": s.why} for s in self.series.skipped],
+        }
+        return found
+
+
+def _of_estimate(found: Estimate | None, name: str, unit: str) -> dict[str, Any]:
+    return {
+        f"{name}_{unit}": found.value if found else None,
+        f"{name}_low_{unit}": found.low if found else None,
+        f"{name}_high_{unit}": found.high if found else None,
+        f"{name}_interval_from": found.because or None if found else None,
+    }
+
+
+def _of_segment(segment: Segment) -> dict[str, Any]:
+    bandwidth = segment.bandwidth_bytes_per_s
+    return {
+        "from_bytes": segment.from_bytes,
+        "to_bytes": segment.to_bytes,
+        "latency_s": segment.latency_s,
+        "bandwidth_bytes_per_s": bandwidth if math.isfinite(bandwidth) else None,
+    }
+
+
+def fit_series(series: Series) -> CurveFit:
+    """Return the fit of one series; what it does not hold is refused with the reason, never an error."""
+    count = int(series.good.sum())
+    if count == 0 or series.figures:
+        return _of_figures(series)
+    good = series.good
+    sizes, times = series.sizes_bytes[good], series.times_s[good]
+    if count <= _FEW:
+        return _of_few(series, sizes, times)
+    segments = split(sizes, times)
+    line, _ = robust_line(sizes, times)
+    floor_s = float(modelled(segments, sizes).min())
+    no_latency = latency_refusal(series, segments, floor_s)
+    no_bandwidth = bandwidth_refusal(series, segments, floor_s)
+    latency = None if no_latency else _latency(series, segments[0], line)
+    bandwidth = None if no_bandwidth else _bandwidth(series, segments[-1], line)
+    if latency is not None and latency.noise > _VAGUE:
+        no_latency, latency = _too_vague(latency, "the latency"), None
+    if bandwidth is not None and bandwidth.noise > _VAGUE:
+        no_bandwidth, bandwidth = _too_vague(bandwidth, "the bandwidth"), None
+    return CurveFit(
+        series=series,
+        segments=segments,
+        line=line,
+        latency=latency,
+        bandwidth=bandwidth,
+        latency_refusal=no_latency,
+        bandwidth_refusal=no_bandwidth,
+        floor_s=floor_s,
+    )
+
+
+def _too_vague(found: Estimate, name: str) -> str:
+    width = "without end" if math.isinf(found.noise) else f"of {100 * found.noise:.2g} % either way"
+    return f"the noise alone leaves {name} an interval {width}"
+
+
+def _doubt(series: Series, segment: Segment, *, in_place: bool = False) -> Doubt:
+    index = np.nonzero(series.good)[0][segment.points]
+    sizes = series.sizes_bytes[index]
+    times = series.in_place_s[index] if in_place else series.times_s[index]
+    line, weights = robust_line(sizes, times)
+    return Doubt(
+        sizes_bytes=sizes,
+        times_s=times,
+        fitted_s=line_times(line, sizes),
+        weights=weights,
+        low_s=series.low_s[index],
+        high_s=series.high_s[index],
+        runs=tuple(series.runs[i] for i in index),
+    )
+
+
+def _others(series: Series, segment: Segment) -> tuple[dict[str, Line], Doubt]:
+    """Return the line of a segment as other readings of the same rows give it, and its doubts."""
+    doubt = _doubt(series, segment)
+    found: dict[str, Line] = {}
+    index = np.nonzero(series.good)[0][segment.points]
+    if np.isfinite(series.in_place_s[index]).all():
+        found["in place"] = robust_line(doubt.sizes_bytes, series.in_place_s[index])[0]
+    if series.repeats >= _FEW:
+        found["fastest run"] = robust_line(doubt.sizes_bytes, np.array([run.min() for run in doubt.runs]))[0]
+    return found, doubt
+
+
+def _latency(series: Series, segment: Segment, line: Line) -> Estimate:
+    others, doubt = _others(series, segment)
+    systematic = {name: other.latency_s for name, other in others.items()}
+    return estimate(
+        segment.latency_s,
+        {name: alphas for name, (alphas, _) in noise_draws(doubt).items()},
+        {**systematic, "one line": line.latency_s},
+    )
+
+
+def _bandwidth(series: Series, segment: Segment, line: Line) -> Estimate:
+    others, doubt = _others(series, segment)
+    systematic = {name: 1.0 / other.bandwidth_bytes_per_s for name, other in others.items()}
+    found = estimate(
+        1.0 / segment.bandwidth_bytes_per_s,
+        {name: inverses for name, (_, inverses) in noise_draws(doubt).items()},
+        {**systematic, "one line": 1.0 / line.bandwidth_bytes_per_s},
+    )
+    return inverted(found)
+
+
+def _of_few(series: Series, sizes: Array, times: Array) -> CurveFit:
+    """Return the fit of one to three sizes: a time, and a guess without an interval where the line allows one."""
+    floor_s = float(times.min())
+    refusal = latency_refusal(series, (), floor_s)
+    found = CurveFit(series=series, latency_refusal=refusal, bandwidth_refusal=refusal, floor_s=floor_s)
+    if len(sizes) == 1 or series.key.ranks == 1:
+        return found
+    (alpha,), (inverse,) = refit(sizes, times[None, :], np.ones(len(sizes)))
+    line, _ = robust_line(sizes, times)
+    latency = Estimate(value=float(alpha)) if alpha > _ON_THE_LINE * floor_s and not series.streamed else None
+    bandwidth = Estimate(value=float(1.0 / inverse)) if inverse * sizes[-1] > _ON_THE_LINE * times[-1] else None
+    return CurveFit(
+        series=series,
+        line=line,
+        latency=latency,
+        bandwidth=bandwidth,
+        latency_refusal=refusal,
+        bandwidth_refusal=refusal,
+        floor_s=floor_s,
+    )
+
+
+def _of_figures(series: Series) -> CurveFit:
+    """Return what numbers without a size say: a latency, a bandwidth, or only a time."""
+    figures = {name: [each for each in series.figures if each.of == name] for name in ("latency", "bandwidth", "time")}
+    latency, bandwidth = _of_values(figures["latency"]), _of_values(figures["bandwidth"])
+    times = [each.value for each in figures["time"]]
+    none = "no size is known: a time without a size gives no line"
+    alone = "each process ran alone (n = 1): nothing was sent" if series.key.ranks == 1 else ""
+    return CurveFit(
+        series=series,
+        latency=None if alone else latency,
+        bandwidth=None if alone else bandwidth,
+        latency_refusal=alone or ("" if latency else f"only a bandwidth is printed: {none}" if bandwidth else none),
+        bandwidth_refusal=alone or ("" if bandwidth else none),
+        floor_s=min(times) if times else latency.value if latency else None,
+    )
+
+
+def _of_values(figures: list[Figure]) -> Estimate | None:
+    """Return the median of several figures with their extremes; one figure has no interval."""
+    if not figures:
+        return None
+    values = [each.value for each in figures]
+    if len(values) == 1:
+        return Estimate(value=values[0])
+    low = min(each.value if each.low is None else each.low for each in figures)
+    high = max(each.value if each.high is None else each.high for each in figures)
+    return Estimate(value=float(np.median(values)), low=low, high=high, noise_low=low, noise_high=high, because="cells")

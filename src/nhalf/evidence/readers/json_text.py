@@ -1,0 +1,78 @@
+"""JSON as tools write it: one object, several after one another, one a line, or with a name that lost its quotes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from nhalf.evidence.readers.protocol import Line
+
+_DECODER = json.JSONDecoder(strict=False)
+_BARE_NAME = re.compile(r"^(\s*)([A-Za-z_]\w*)(\s*:)", re.MULTILINE)
+_NOT_A_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b", re.IGNORECASE)
+
+
+def objects(lines: Iterable[Line]) -> tuple[list[dict[str, Any]], str]:
+    """Return the objects of a file, and what is wrong with it (empty: nothing); what surrounds them is left out."""
+    text = "\n".join(line.text for line in lines)
+    found: list[dict[str, Any]] = []
+    problem = ""
+    place = text.find("{")
+    while place >= 0:
+        value, end, problem = _decode(text, place)
+        if value is None:
+            break
+        found.append(value)
+        place = text.find("{", end)
+    return found, problem
+
+
+def records(lines: Iterable[Line]) -> Iterator[tuple[Line, dict[str, Any] | None]]:
+    """Yield each line of a file of JSON lines with its object; None where a line that begins one does not end it."""
+    for line in lines:
+        text = line.text.strip().rstrip(",")
+        if not text.startswith("{"):
+            continue
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        yield line, value if isinstance(value, dict) else None
+
+
+def number(value: object) -> float | None:
+    """Return a JSON number, or a string that holds one, as a float; None for anything else ("nan", true)."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        result = float(value)
+    except ValueError:
+        return None
+    return result if abs(result) < float("inf") else None
+
+
+def dictionary(value: object) -> dict[str, Any]:
+    """Return a JSON object, or an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def array(value: object) -> list[Any]:
+    """Return a JSON array, or an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
+def _decode(text: str, place: int) -> tuple[dict[str, Any] | None, int, str]:
+    try:
+        value, end = _DECODER.raw_decode(text, place)
+    except ValueError as error:
+        mended = _NOT_A_NUMBER.sub(r"\1null", _BARE_NAME.sub(r'\1"\2"\3', text[place:]))
+        try:
+            value, _ = _DECODER.raw_decode(mended)
+        except ValueError:
+            return None, place, f"the JSON is cut or damaged: {error}"
+        return (value if isinstance(value, dict) else None), len(text), ""
+    return (value if isinstance(value, dict) else {}), end, ""

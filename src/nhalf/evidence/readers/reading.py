@@ -1,0 +1,73 @@
+"""Read logs: files, folders, gzip or standard input in, tables out, and nothing lost on the way without a word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nhalf.errors import InputError
+from nhalf.evidence.readers import formats, parquet
+from nhalf.evidence.readers.detection import cleaned, detect, named, sections
+from nhalf.evidence.readers.source import Source, sources
+from nhalf.evidence.table import Skipped, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from nhalf.evidence.readers.protocol import Reader
+
+
+def read(source: str | Path | Iterable[str | Path], format: str | None = None) -> list[Table]:  # noqa: A002 - the flag's name
+    """Return the tables of logs.
+
+    `source` is a file, a folder, `-` for standard input, or several of them; `format` names a reader where the content
+    does not tell. A file of a folder that no reader knows becomes a table without rows that says so in `skipped`.
+
+    Raises InputError when a file cannot be read, or a file that was named is in no known format.
+    """
+    chosen = named(format) if format else None
+    tables: list[Table] = []
+    for one, in_folder in sources(source):
+        tables.extend(_read_one(one, chosen, in_folder=in_folder))
+    return tables
+
+
+def _read_one(source: Source, chosen: Reader | None, *, in_folder: bool) -> list[Table]:
+    if source.is_parquet():
+        return parquet.read(source.binary(), source.name)
+    reader = chosen or detect(source)
+    if reader is None:
+        if in_folder:
+            why = "no reader knows this file"
+            return [Table(file=source.name, tool="", skipped=(Skipped(file=source.name, line=0, why=why),))]
+        if next(cleaned(source), None) is None:
+            raise InputError("the file is empty", where=source.name, do="check how it was written")
+        raise InputError(
+            "this is not a benchmark log that nhalf knows",
+            where=source.name,
+            allowed=", ".join(sorted(each.name for each in formats.ALL)),
+            do="name the format with --format, or make a CSV with the columns op, ranks, size_bytes, time_us",
+        )
+    lines = cleaned(source)
+    parts = [(reader, lines)] if chosen else sections(lines, reader)
+    tables = [table for each, part in parts for table in each.read(part, source.name)]
+    if not tables:
+        why = f"this looks like {reader.name}, but it holds no row that can be read"
+        return [Table(file=source.name, tool=reader.name, skipped=(Skipped(file=source.name, line=0, why=why),))]
+    return _told_apart(tables)
+
+
+def _told_apart(tables: list[Table]) -> list[Table]:
+    """Return the tables with labels: those that differ in nothing but the run become `run 1`, `run 2`."""
+    alike: dict[object, list[int]] = {}
+    for index, table in enumerate(tables):
+        if table.rows:
+            key = (table.tool, table.op, table.test, table.ranks, table.nodes, table.quantity, table.dtype, table.label)
+            alike.setdefault(key, []).append(index)
+    for indexes in alike.values():
+        if len(indexes) > 1:
+            for run, index in enumerate(indexes, start=1):
+                label = f"{tables[index].label}, run {run}".removeprefix(", ")
+                tables[index] = replace(tables[index], label=label)
+    return tables

@@ -1,0 +1,158 @@
+"""Sources: files, folders, gzip and standard input as streams of numbered lines, whatever their encoding."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import sys
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from nhalf.errors import InputError
+from nhalf.evidence.readers.protocol import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+STDIN: Final = "-"
+_GZIP: Final = b"\x1f\x8b"
+_PARQUET: Final = b"PAR1"
+_ZSTANDARD: Final = b"\x28\xb5\x2f\xfd"
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_LOOK = 4096  # bytes to tell the encoding from
+_LONGEST_LINE = 1 << 26  # characters; a JSON file is often one line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One file, or what came through standard input (`content`); it can be read more than once."""
+
+    name: str
+    path: Path | None = None
+    content: bytes = b""
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the lines, numbered as an editor counts them; a carriage return inside one splits it.
+
+        Raises InputError when the file cannot be read or is cut inside its compression.
+        """
+        try:
+            with self._open() as stream:
+                head = stream.peek(_LOOK)[:_LOOK]
+                text = io.TextIOWrapper(stream, encoding=_encoding(head), errors="replace", newline=_newline(head))
+                number = 0
+                while line := text.readline(_LONGEST_LINE):
+                    number += 1
+                    if "\r" not in line:
+                        yield Line(number, line)
+                    else:
+                        for part in line.split("\r"):
+                            yield Line(number, part)
+        except OSError as error:
+            raise _unreadable(self.name, error.strerror or str(error)) from error
+        except (EOFError, zlib.error) as error:
+            raise _unreadable(self.name, "its compressed data are cut or damaged") from error
+        except UnicodeError as error:
+            raise _unreadable(self.name, f"it is not text: {error}") from error
+
+    def is_parquet(self) -> bool:
+        """Return whether the file is a Parquet file.
+
+        Raises InputError when it cannot be read.
+        """
+        return self._begins() == _PARQUET
+
+    def binary(self) -> bytes:
+        """Return the whole content.
+
+        Raises InputError when the file cannot be read.
+        """
+        try:
+            return self.path.read_bytes() if self.path else self.content
+        except OSError as error:
+            raise _unreadable(self.name, error.strerror or str(error)) from error
+
+    def _open(self) -> io.BufferedReader | gzip.GzipFile:
+        first = self._begins()
+        if first == _ZSTANDARD:
+            raise InputError(
+                "the file is compressed with zstandard", where=self.name, allowed="plain text or gzip", do="unzstd it"
+            )
+        if first[:2] == _GZIP:
+            return gzip.open(self.path or io.BytesIO(self.content))
+        return self.path.open("rb") if self.path else io.BufferedReader(io.BytesIO(self.content))
+
+    def _begins(self) -> bytes:
+        if self.path is None:
+            return self.content[: len(_PARQUET)]
+        try:
+            with self.path.open("rb") as stream:
+                return stream.read(len(_PARQUET))
+        except OSError as error:
+            raise _unreadable(self.name, error.strerror or str(error)) from error
+
+
+def sources(given: str | Path | Iterable[str | Path]) -> list[tuple[Source, bool]]:
+    """Return the files that are meant, each with whether it was found by looking into a folder.
+
+    `given` is a path, a folder (looked through to its depth, hidden files left out), `-` for standard input, or
+    several of them.
+
+    Raises InputError when a path does not exist, a folder holds no file, or nothing is given.
+    """
+    several = [given] if isinstance(given, str | Path) else list(given)
+    if not several:
+        raise InputError("no log is given", allowed="files, folders, or - for standard input")
+    found: list[tuple[Source, bool]] = []
+    for one in several:
+        found.extend(_expand(one))
+    return found
+
+
+def _expand(given: str | Path) -> list[tuple[Source, bool]]:
+    if str(given) == STDIN:
+        return [(Source(name="standard input", content=sys.stdin.buffer.read()), False)]
+    path = Path(given)
+    if path.is_dir():
+        inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not _is_hidden(p.relative_to(path))]
+        if not inside:
+            raise InputError("the folder holds no file", where=str(path), do="name a folder with logs")
+        return [(Source(name=str(p), path=p), True) for p in inside]
+    if not path.exists():
+        raise InputError("there is no such file", where=str(path), do="check the path")
+    return [(Source(name=str(path), path=path), False)]
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _encoding(head: bytes) -> str:
+    for mark, encoding in _MARKS:
+        if head.startswith(mark):
+            return encoding
+    # UTF-16 without a mark: every second byte of Latin text is zero.
+    enough = 0.8
+    for start, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+        half = head[start::2]
+        if half and half.count(0) > enough * len(half):
+            return encoding
+    return "utf-8"
+
+
+def _newline(head: bytes) -> str | None:
+    """Return how lines end: in a line feed, so that numbers are an editor's; any way, when there is none."""
+    return "\n" if b"\n" in head or b"\r" not in head else None
+
+
+def _unreadable(name: str, why: str) -> InputError:
+    return InputError(f"the file cannot be read: {why}", where=name, do="check the file")

@@ -1,0 +1,68 @@
+"""A sweep over sizes as its rows come: points, what was skipped, and the bandwidth pairs that ranks follow from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nhalf.evidence.readers.columns import Event, note, skip, timed, why_cut
+from nhalf.evidence.readers.inference import Ratio, ratio
+from nhalf.evidence.readers.numerals import integer, real, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nhalf.evidence.table import Note, Point, Skipped
+
+
+@dataclass(slots=True)
+class Sweep:
+    """The rows of one table of a tool that prints a size, a time, and maybe algbw and busbw."""
+
+    source: str
+    points: list[Point] = field(default_factory=list)
+    pairs: list[tuple[str, str]] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def add(self, event: Event, *, time: str, unit: float, least: str = "", most: str = "") -> None:
+        """Take a row: its `size`, the column `time` in `unit` [s], the extremes of it, `algbw` and `busbw`."""
+        values, line = event.values, event.line
+        bytes_ = integer(values["size"]) or size(values["size"])
+        if not bytes_:
+            why = "the size is 0" if bytes_ == 0 else f"{values['size']!r} is not a size"
+            self.skipped.append(skip(line, self.source, why))
+            return
+        low, high = _seconds(values.get(least), unit), _seconds(values.get(most), unit)
+        point = timed(line, float(bytes_), values[time], unit, min_s=low, max_s=high)
+        if point is None:
+            self.skipped.append(skip(line, self.source, f"{values[time]!r} is not a time above 0"))
+            return
+        self.points.append(point)
+        if "algbw" in values and "busbw" in values:
+            self.pairs.append((values["algbw"], values["busbw"]))
+
+    def cut(self, event: Event) -> None:
+        """Take a row that does not fit its header."""
+        self.skipped.append(skip(event.line, self.source, why_cut(event)))
+
+    @property
+    def ratio(self) -> Ratio | None:
+        """Return the busbw/algbw that the rows have in common."""
+        return ratio(self.pairs)
+
+    def __bool__(self) -> bool:
+        """Return whether a row came at all."""
+        return bool(self.points or self.skipped)
+
+
+def rank_notes(ranks: int | None, *, stated: bool, from_: str = "the busbw/algbw ratio") -> Iterable[Note]:
+    """Yield what to say about where the number of ranks comes from."""
+    if ranks and not stated:
+        yield note("ranks-inferred", f"the {ranks} ranks follow only from {from_}")
+    elif not ranks:
+        yield note("ranks-unknown", "the number of ranks is not in the log: say --ranks")
+
+
+def _seconds(token: str | None, unit: float) -> float | None:
+    value = real(token) if token else None
+    return value * unit if value is not None and value > 0.0 else None

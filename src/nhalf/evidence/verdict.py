@@ -1,0 +1,61 @@
+"""The verdict on a fitted curve in words: one sentence that names the floor, n_1/2 and what a wider link would buy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nhalf import units
+
+if TYPE_CHECKING:
+    from nhalf.evidence.curvefit import CurveFit
+
+QUANTITIES = {
+    "isolated": "isolated calls",
+    "back_to_back": "back to back",
+    "graph": "graph replay",
+    "predicted": "the library's own prediction, not a measurement",
+}
+"""How the times were taken, in words."""
+
+
+def of_curve(fit: CurveFit) -> str:
+    """Return the verdict on a curve."""
+    how = QUANTITIES.get(fit.series.key.quantity or "", "")
+    return f"{fit.series.key}{f' ({how})' if how else ''}: {_numbers(fit)}."
+
+
+def _numbers(fit: CurveFit) -> str:
+    if fit.misconfigured:
+        why = next(note.text for note in fit.notes if note.code == "not-the-link")
+        return f"not the link: {why.partition('. ')[0]}"
+    parts = []
+    double, half = fit.double_floor_size_bytes, fit.half_size_bytes
+    guess = " (an estimate without an interval)" if _is_guess(fit) else ""
+    if fit.latency is not None and fit.floor_s is not None and not fit.latency_refusal:
+        parts.append(f"{units.format_time(fit.floor_s)} floor")
+    elif fit.latency is not None:
+        parts.append(f"latency {units.format_time(fit.latency.value)}{guess}")
+    if half is not None:
+        parts.append(f"n_1/2 {units.format_size(half)}")
+    elif fit.bandwidth is not None:
+        parts.append(f"bandwidth {units.format_bandwidth(fit.bandwidth.value)}{guess}")
+    if not parts and fit.floor_s is not None:
+        return f"{_single(fit)}, neither a latency nor a bandwidth: {fit.latency_refusal}"
+    if fit.latency is None:
+        parts.append(f"latency not measured: {fit.latency_refusal}")
+    if fit.bandwidth is None:
+        parts.append(f"bandwidth not measured: {fit.bandwidth_refusal}")
+    sentence = ", ".join(parts)
+    if double is not None:
+        sentence += f"; below {units.format_size(double)} a wider link buys next to nothing"
+    return sentence
+
+
+def _is_guess(fit: CurveFit) -> bool:
+    return any(each is not None and each.low is None and each.high is None for each in (fit.latency, fit.bandwidth))
+
+
+def _single(fit: CurveFit) -> str:
+    """Return the one time that is left to say."""
+    time = units.format_time(fit.floor_s or 0.0)
+    return f"{'one time' if fit.series.rows == 1 else 'smallest time'} {time}"

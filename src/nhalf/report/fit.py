@@ -1,0 +1,260 @@
+"""The answer of `nhalf fit`, as text and as a document."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from nhalf import units
+from nhalf.evidence.advice import advise
+from nhalf.evidence.identify import ENOUGH
+from nhalf.evidence.verdict import QUANTITIES, of_curve
+from nhalf.report.document import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.evidence.comparison import Change, Comparison
+    from nhalf.evidence.curvefit import CurveFit
+    from nhalf.evidence.fit import Fit
+    from nhalf.evidence.intervals import Estimate
+    from nhalf.evidence.marks import Mark
+    from nhalf.report.canvas import Canvas
+
+_SHOWN = 8  # curves in full; more become a table
+_FEW_SKIPPED = 5
+_SHOWN_ABOVE = ("switch", "one-line")  # the table of segments and the row of the one line say it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """What `nhalf fit` says: the fit, the decode messages on it, and the comparison, where asked for."""
+
+    fit: Fit
+    marks: Sequence[Mark] = ()
+    mark_doubts: Sequence[str] = ()
+    comparison: Comparison | None = None
+    tripped: Sequence[str] = ()
+
+
+def write(answer: Answer, canvas: Canvas) -> None:
+    """Write the verdicts, what tripped or moved, then each curve, the marks, and what to run next."""
+    curves = answer.fit.curves
+    canvas.paragraph("\n".join(of_curve(curve) for curve in curves[:_SHOWN]), bold=True)
+    if len(curves) > _SHOWN:
+        canvas.paragraph(f"and {len(curves) - _SHOWN} more curves below")
+    _number(curves[0], canvas)
+    for text in answer.tripped:
+        canvas.paragraph(f"Tripped: {text}", bold=True)
+    if answer.comparison is not None:
+        _comparison(answer.comparison, canvas)
+    if len(curves) > 1:
+        _summary(curves, canvas)
+    for curve in curves[:_SHOWN]:
+        _curve(curve, canvas, several=len(curves) > 1)
+    if answer.marks or answer.mark_doubts:
+        _marks(answer, canvas)
+    _skipped(answer.fit, canvas)
+    _next(curves, canvas)
+
+
+def _number(curve: CurveFit, canvas: Canvas) -> None:
+    """Write the one number: the floor, or what is left."""
+    if curve.latency is not None:
+        canvas.paragraph(f"latency {_with_interval(curve.latency, 's')}")
+    elif curve.bandwidth is not None:
+        canvas.paragraph(f"bandwidth {_with_interval(curve.bandwidth, 'bytes/s')}")
+
+
+def _with_interval(found: Estimate, unit: str) -> str:
+    """Return a value with its 95 % interval and the doubt that makes it widest."""
+    value = units.format_value(found.value, unit)
+    if found.low is None and found.high is None:
+        return f"{value} (an estimate without an interval)"
+    low, high = (units.format_value(end, unit) if end is not None else "unknown" for end in (found.low, found.high))
+    return f"{value}, 95 % {low} to {high} (widest doubt: {found.because})"
+
+
+def _summary(curves: Sequence[CurveFit], canvas: Canvas) -> None:
+    """Write a row for every curve."""
+    canvas.heading("Curves")
+    several = len({curve.series.key.file for curve in curves}) > 1
+    rows = [
+        [
+            *([PurePath(curve.series.key.file).name] if several else []),
+            str(curve.series.key),
+            QUANTITIES.get(curve.series.key.quantity or "", "unknown"),
+            str(curve.series.rows),
+            _or_dash(curve.latency.value if curve.latency else None, "s"),
+            _or_dash(curve.bandwidth.value if curve.bandwidth else None, "bytes/s"),
+            _or_dash(curve.half_size_bytes, "bytes"),
+            _or_dash(curve.double_floor_size_bytes, "bytes"),
+        ]
+        for curve in curves
+    ]
+    names = ["<file"] if several else []
+    canvas.table([*names, "<curve", "<times", "points", "latency", "bandwidth", "n_1/2", "doubles at"], rows)
+
+
+def _or_dash(value: float | None, unit: str) -> str:
+    return "-" if value is None or not math.isfinite(value) else units.format_value(value, unit)
+
+
+def _curve(curve: CurveFit, canvas: Canvas, *, several: bool) -> None:
+    """Write what one curve says."""
+    canvas.heading(
+        str(curve.series.key) if several else "The fit: t(n) = latency + n / bandwidth, of the whole operation"
+    )
+    latency = _with_interval(curve.latency, "s") if curve.latency else f"not measured: {curve.latency_refusal}"
+    bandwidth = (
+        _with_interval(curve.bandwidth, "bytes/s") if curve.bandwidth else f"not measured: {curve.bandwidth_refusal}"
+    )
+    same = curve.latency is curve.bandwidth is None and curve.latency_refusal == curve.bandwidth_refusal
+    quantity = curve.series.key.quantity
+    rows = [
+        ["times", QUANTITIES.get(quantity or "", "how they were taken is unknown")],
+        ["points", _points(curve)],
+        *([["latency", latency], ["bandwidth", bandwidth]] if not same else [["latency, bandwidth", latency]]),
+        ["n_1/2", _half_size(curve)],
+        ["floor", _or_dash(curve.floor_s, "s")],
+        ["doubles at", _or_dash(curve.double_floor_size_bytes, "bytes")],
+    ]
+    if curve.line is not None:
+        line = curve.line
+        rows.append(
+            ["one line", f"misses the points by {_percent(line.misfit_median)}, {_percent(line.misfit_max)} at worst"]
+        )
+    canvas.table(["<", "<"], rows)
+    if len(curve.segments) > 1:
+        canvas.table(
+            ["from", "to", "latency", "bandwidth"],
+            [
+                [
+                    units.format_size(segment.from_bytes),
+                    units.format_size(segment.to_bytes),
+                    units.format_time(segment.latency_s),
+                    _or_dash(segment.bandwidth_bytes_per_s, "bytes/s"),
+                ]
+                for segment in curve.segments
+            ],
+        )
+    for note in curve.notes:
+        if note.code in _SHOWN_ABOVE:
+            continue
+        canvas.paragraph(f"  {note.code}: {note.text}", indent="    ")
+
+
+def _points(curve: CurveFit) -> str:
+    sizes = curve.series.sizes_bytes
+    if not len(sizes):
+        return f"{curve.series.rows} without a size"
+    if len(sizes) == 1:
+        return f"one size, {units.format_size(float(sizes[0]))}"
+    span = f"{units.format_size(float(sizes[0]))} to {units.format_size(float(sizes[-1]))}"
+    repeats = f", {curve.series.repeats} runs of each" if curve.series.repeats >= ENOUGH else ""
+    return f"{len(sizes)} sizes, {span}{repeats}"
+
+
+def _half_size(curve: CurveFit) -> str:
+    if curve.half_size_bytes is None:
+        return "-"
+    size = units.format_size(curve.half_size_bytes)
+    return f"{size}, but no advice: these numbers are not the link's" if curve.misconfigured else size
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
+
+
+def _marks(answer: Answer, canvas: Canvas) -> None:
+    """Write the decode messages."""
+    canvas.heading("Decode messages on the curve")
+    regime = {True: "latency-bound", False: "bandwidth counts", None: "unknown"}
+    several = len(answer.fit.curves) > 1
+    rows = [
+        [
+            *([mark.curve] if several else []),
+            str(mark.batch),
+            units.format_size(mark.size_bytes),
+            units.format_time(mark.time_s),
+            f"{units.format_time(mark.low_s)} to {units.format_time(mark.high_s)}",
+            units.format_time(mark.per_token_s),
+            regime[mark.on_floor],
+        ]
+        for mark in answer.marks
+    ]
+    if rows:
+        names = ["<curve"] if several else []
+        canvas.table([*names, "batch", "message", "time", "80 % band", "per step", "<regime"], rows)
+    for doubt in answer.mark_doubts:
+        canvas.paragraph(f"  {doubt}", indent="    ")
+
+
+def _comparison(comparison: Comparison, canvas: Canvas) -> None:
+    """Write what moved."""
+    canvas.heading("Against the other log")
+    for change in comparison.changes:
+        canvas.paragraph(f"  {change.curve}: {_moved(change)}", indent="    ")
+    for doubt in comparison.doubts:
+        canvas.paragraph(f"  {doubt}", indent="    ")
+
+
+def _moved(change: Change) -> str:
+    """Return in words how a value changed."""
+    other, this = (units.format_value(value, change.unit) for value in (change.other, change.this))
+    text = f"{change.name} {other} there, {this} here ({100 * (change.ratio - 1.0):+.3g} %"
+    if change.low is None or change.high is None:
+        return f"{text}; no interval, so nobody can say whether that is noise)"
+    interval = f"{text}, 95 % {100 * (change.low - 1.0):+.3g} to {100 * (change.high - 1.0):+.3g} %)"
+    return f"{interval}: {'it moved, outside the noise' if change.moved else 'inside the noise'}"
+
+
+def _skipped(fit: Fit, canvas: Canvas) -> None:
+    """Write the lines that were not read."""
+    if not fit.skipped:
+        return
+    canvas.heading("Not read")
+    for skip in fit.skipped[:_FEW_SKIPPED]:
+        canvas.paragraph(f"  {skip.file}{f':{skip.line}' if skip.line else ''}: {skip.why}", indent="    ")
+    if len(fit.skipped) > _FEW_SKIPPED:
+        canvas.paragraph(f"  and {len(fit.skipped) - _FEW_SKIPPED} more (--json lists them)")
+
+
+def _next(curves: Sequence[CurveFit], canvas: Canvas) -> None:
+    """Write what to run next: what settles an open question, or what to do with the answer."""
+    canvas.heading("Next")
+    for curve in curves:
+        advice = advise(curve)
+        if advice is not None:
+            sizes = ", ".join(units.format_size(size) for size in advice.sizes_bytes)
+            of = f"{curve.series.key}: " if len(curves) > 1 else ""
+            canvas.paragraph(f"  {of}{advice.why}{f'; add {sizes}' if sizes else ''}:", indent="    ")
+            canvas.paragraph(f"  {advice.command}", indent="    ")
+            return
+    file = curves[0].series.key.file or "LOG"
+    canvas.paragraph(f"  nhalf fit {file} -o links.toml --model llama-3.1-70b --batch 1,8,64", indent="    ")
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """Return the document of the contract."""
+    body = answer.fit.to_dict()
+    for found, curve in zip(body["fits"], answer.fit.curves, strict=True):
+        advice = advise(curve)
+        found["extra_sizes_bytes"] = list(advice.sizes_bytes) if advice else []
+        found["command"] = advice.command if advice else None
+    verdicts = [found["verdict"] for found in body["fits"]]
+    comparison = answer.comparison
+    return envelope(
+        "fit",
+        {
+            "verdict": " ".join(verdicts),
+            **body,
+            "parameter_interval_level": 0.95,
+            "marks": [mark.to_dict() for mark in answer.marks],
+            "changes": [change.to_dict() for change in comparison.changes] if comparison else None,
+            "doubts": [*answer.mark_doubts, *(comparison.doubts if comparison else ())],
+            "tripped": list(answer.tripped),
+        },
+    )

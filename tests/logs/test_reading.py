@@ -1,0 +1,211 @@
+"""Files, folders, standard input: what is opened, in which order, and what is said about the rest."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tracemalloc
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.logs.rendering import NcclTests, ib_lat, imb, osu, plain
+
+from nhalf.errors import InputError
+from nhalf.evidence.readers import read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SWEEP = [(1024 << p, 20.0 + (1024 << p) / 3e5) for p in range(10)]
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_several_files_and_a_folder(tmp_path: Path) -> None:
+    one = write(tmp_path, "one.log", osu("Latency Test", SWEEP))
+    write(tmp_path, "runs/b.txt", ib_lat(SWEEP))
+    write(tmp_path, "runs/deep/a.txt", imb("Allreduce", 8, SWEEP))
+    write(tmp_path, "runs/.hidden", osu("Latency Test", SWEEP))
+    tables = read([one, tmp_path / "runs"])
+    assert [table.tool for table in tables] == ["OSU", "perftest", "IMB"]
+
+
+def test_a_file_of_a_folder_that_is_no_log_is_reported(tmp_path: Path) -> None:
+    write(tmp_path, "a.log", osu("Latency Test", SWEEP))
+    write(tmp_path, "notes.md", "we ran this on Monday, it took 12 minutes\n")
+    tables = read(tmp_path)
+    assert [table.rows for table in tables] == [len(SWEEP), 0]
+    assert tables[1].skipped[0].line == 0
+
+
+def test_a_named_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "notes.md", "we ran this on Monday, it took 12 minutes\n")
+    with pytest.raises(InputError, match="not a benchmark log") as caught:
+        read(path)
+    assert "nccl-tests" in caught.value.allowed
+    assert "--format" in caught.value.do
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty", b"", "empty"),
+        ("blank", b"\n\n  \n", "empty"),
+        ("cut.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03abc", "compressed|cannot be read"),
+        ("some.zst", b"\x28\xb5\x2f\xfd\x00", "zstandard"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read(path)
+
+
+def test_paths_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        read(tmp_path / "missing.log")
+    with pytest.raises(InputError, match="holds no file"):
+        read(tmp_path)
+    with pytest.raises(InputError, match="no log is given"):
+        read([])
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = osu("Latency Test", SWEEP).encode()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    (table,) = read("-")
+    assert table.file == "standard input"
+    assert len(table.points) == len(SWEEP)
+
+
+def test_format_overrides_detection(tmp_path: Path) -> None:
+    path = write(tmp_path, "log", "1 2.5\n2 2.6\n" + osu("Latency Test", SWEEP))
+    assert read(path, format="OSU")[0].tool == "OSU"
+    (table,) = read(path, format="imb")
+    assert (table.rows, table.skipped[0].line) == (0, 0)
+    with pytest.raises(InputError, match="not a known log format") as caught:
+        read(path, format="ncl-tests")
+    assert "nccl-tests" in caught.value.do
+
+
+def test_tools_in_one_file(tmp_path: Path) -> None:
+    text = "".join([osu("Latency Test", SWEEP), ib_lat(SWEEP), imb("Allreduce", 8, SWEEP), NcclTests().render(SWEEP)])
+    tables = read(write(tmp_path, "log", text))
+    assert [table.tool for table in tables] == ["OSU", "perftest", "IMB", "nccl-tests"]
+    assert [len(table.points) for table in tables] == [len(SWEEP)] * 4
+
+
+def test_runs_in_one_file_are_told_apart(tmp_path: Path) -> None:
+    text = NcclTests().render(SWEEP) + "\n=== again ===\n" + NcclTests().render(SWEEP)
+    tables = read(write(tmp_path, "log", text))
+    assert [table.label for table in tables] == ["run 1", "run 2"]
+    assert [len(table.points) for table in tables] == [len(SWEEP)] * 2
+
+
+def test_a_log_behind_pages_of_chatter(tmp_path: Path) -> None:
+    chatter = "node-a:4100:4100 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\nloading shard 7 of 30\n"
+    (table,) = read(write(tmp_path, "log", chatter * 20_000 + NcclTests().render(SWEEP)))
+    assert len(table.points) == len(SWEEP)
+    assert table.points[0].line > 40_000
+
+
+def test_memory_stays_flat_while_a_long_log_is_read(tmp_path: Path) -> None:
+    line = "node-a:4100:4100 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+    path = write(tmp_path, "log", NcclTests().render(SWEEP) + line * 200_000)
+    size = path.stat().st_size
+    tracemalloc.start()
+    try:
+        read(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < size / 4
+
+
+def test_line_numbers_are_those_of_an_editor(tmp_path: Path) -> None:
+    text = "progress 1\rprogress 2\rprogress 3\n" + osu("Latency Test", SWEEP)
+    (table,) = read(write(tmp_path, "log", text))
+    assert [point.line for point in table.points] == list(range(4, 4 + len(SWEEP)))
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pl = pytest.importorskip("polars")
+    path = tmp_path / "table.parquet"
+    pl.DataFrame(
+        {"op": ["all_reduce"] * 2, "ranks": [8, 8], "size_bytes": [1024, 2048], "time_us": [20.5, 21.5]}
+    ).write_parquet(path)
+    (table,) = read(path)
+    assert [point.size_bytes for point in table.points] == [1024.0, 2048.0]
+    assert [point.seconds for point in table.points] == pytest.approx([20.5e-6, 21.5e-6])
+    assert (table.op, table.ranks, table.tool) == ("all-reduce", 8, "parquet")
+
+
+def test_parquet_without_polars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "table.parquet"
+    path.write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(InputError, match="needs polars") as caught:
+        read(path)
+    assert "nhalf[frames]" in caught.value.do
+
+
+def test_a_damaged_parquet_file(tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    path = tmp_path / "table.parquet"
+    path.write_bytes(b"PAR1 and nothing of the kind")
+    with pytest.raises(InputError, match="damaged"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "expected"),
+    [
+        ("op,ranks,size_bytes,time_us", "all_reduce,8,1024,20", (1024.0, 20e-6)),
+        ("collective;world_size;message_size;latency_ms", "AllReduce;8;1024;0,02", (1024.0, 20e-6)),
+        ("Operation\tGPUs\tSize (KiB)\tTime (us)", "all-reduce\t8\t1\t20", (1024.0, 20e-6)),
+        ("coll,n_ranks,bytes,seconds", "allreduce,8,1KiB,2e-05", (1024.0, 20e-6)),
+    ],
+)
+def test_plain_columns_by_many_names(tmp_path: Path, header: str, row: str, expected: tuple[float, float]) -> None:
+    (table,) = read(write(tmp_path, "table.csv", f"# measured on Monday\n{header}\n{row}\n"))
+    (point,) = table.points
+    assert (table.op, table.ranks) == ("all-reduce", 8)
+    assert (point.size_bytes, point.seconds) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"), [("size,time", "does not say its unit"), ("size_kb,time_us", "1000 or of 1024")]
+)
+def test_plain_columns_that_can_be_read_in_two_ways(tmp_path: Path, header: str, message: str) -> None:
+    path = write(tmp_path, "table.csv", f"{header}\n1,2\n")
+    with pytest.raises(InputError, match=message) as caught:
+        read(path)
+    assert caught.value.where.endswith("table.csv:1")
+    assert caught.value.do
+
+
+def test_plain_columns_are_grouped(tmp_path: Path) -> None:
+    text = "op,ranks,mode,size_bytes,time_us\n" + "".join(
+        f"all_reduce,{ranks},{mode},{size},{size / 100}\n"
+        for ranks in (4, 8)
+        for mode in ("graph", "eager")
+        for size in (1024, 2048)
+    )
+    tables = read(write(tmp_path, "table.csv", text))
+    assert [(table.ranks, table.mode, len(table.points)) for table in tables] == [
+        *((4, "graph", 2), (4, "eager", 2)),
+        *((8, "graph", 2), (8, "eager", 2)),
+    ]
+
+
+def test_repeats_are_numbered(tmp_path: Path) -> None:
+    text = plain([(1024, 20.0), (1024, 21.0), (2048, 22.0), (1024, 23.0)])
+    (table,) = read(write(tmp_path, "table.csv", text))
+    assert [point.repeat for point in table.points] == [0, 1, 0, 2]

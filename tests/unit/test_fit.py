@@ -1,0 +1,408 @@
+"""The fit of a sweep: what it finds, what it refuses and why, and what it says about odd rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from nhalf.catalog import store
+from nhalf.collective import Mode, Op
+from nhalf.errors import InputError
+from nhalf.evidence.advice import advise
+from nhalf.evidence.fit import Fit, fit
+from nhalf.evidence.series import spikes
+from nhalf.evidence.table import Figure, Note, Point, Table
+from nhalf.evidence.verdict import of_curve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nhalf.breakdown import Array
+    from nhalf.evidence.curvefit import CurveFit
+
+
+def doublings(first: int, last: int) -> Array:
+    """Return the powers of two from 2^first up to, and without, 2^last."""
+    sizes: Array = np.exp2(np.arange(first, last, dtype=np.float64))
+    return sizes
+
+
+DOUBLINGS = doublings(3, 29)  # 8 B to 256 MiB
+
+
+def line(latency_s: float, bandwidth: float) -> Callable[[Array], Array]:
+    return lambda sizes: latency_s + sizes / bandwidth
+
+
+def two_regimes(sizes: Array) -> Array:
+    """15.6 us and 118 GB/s below 1 MiB, 27 us and 262 GB/s from there."""
+    small, large = line(15.6e-6, 118e9)(sizes), line(27e-6, 262e9)(sizes)
+    return np.where(sizes < 2**20, small, large)
+
+
+def table(sizes: Array, times: Array, **changes: Any) -> Table:  # noqa: ANN401  any field of the class
+    points = tuple(
+        Point(size_bytes=float(size), seconds=float(time), line=number)
+        for number, (size, time) in enumerate(zip(sizes, times, strict=True), start=1)
+    )
+    fields: dict[str, Any] = {
+        "file": "a.log",
+        "tool": "nccl-tests",
+        "op": Op.ALL_REDUCE,
+        "ranks": 8,
+        "nodes": 1,
+        "mode": Mode.HOST,
+        "quantity": "back_to_back",
+        "points": points,
+    }
+    return Table(**(fields | changes))
+
+
+def noisy(times: Array, seed: int, spread: float = 0.01) -> Array:
+    noise: Array = times * np.exp(spread * np.random.default_rng(seed).standard_normal(len(times)))
+    return noise
+
+
+def one(*tables: Table) -> CurveFit:
+    (curve,) = fit(list(tables)).curves
+    return curve
+
+
+def codes(curve: CurveFit) -> list[str]:
+    return [note.code for note in curve.notes]
+
+
+# ------------------------------------------------------------------------------------------------- what it finds
+
+
+def test_latency_comes_from_the_first_segment_and_bandwidth_from_the_last() -> None:
+    curve = one(table(DOUBLINGS, noisy(two_regimes(DOUBLINGS), 1)))
+    assert curve.latency is not None
+    assert curve.bandwidth is not None
+    assert curve.latency.value == pytest.approx(15.6e-6, rel=0.02)
+    assert curve.bandwidth.value == pytest.approx(262e9, rel=0.03)
+    assert curve.switch_sizes_bytes == (2.0**20,)
+    assert curve.half_size_bytes == pytest.approx(15.6e-6 * 262e9, rel=0.04)
+    assert curve.floor_s == pytest.approx(15.6e-6, rel=0.02)
+
+
+def test_double_floor_size_is_where_the_curve_itself_doubles() -> None:
+    curve = one(table(DOUBLINGS, two_regimes(DOUBLINGS)))
+    assert curve.double_floor_size_bytes is not None
+    at = curve.double_floor_size_bytes
+    assert 2**20 < at < 2**21
+    assert two_regimes(np.array([at]))[0] == pytest.approx(2 * 15.6e-6, rel=0.03)  # straight in log-log between points
+
+
+def test_intervals_hold_the_truth_and_name_their_widest_doubt() -> None:
+    curve = one(table(DOUBLINGS, noisy(two_regimes(DOUBLINGS), 2)))
+    for found, true in ((curve.latency, 15.6e-6), (curve.bandwidth, 262e9)):
+        assert found is not None
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low < true < found.high
+        assert found.because in {"residuals", "one line"}
+
+
+def test_the_time_in_place_widens_the_interval() -> None:
+    times = line(10e-6, 100e9)(DOUBLINGS)
+    rows = tuple(
+        Point(size_bytes=float(n), seconds=float(t), in_place_s=float(t) * 1.2)
+        for n, t in zip(DOUBLINGS, times, strict=True)
+    )
+    curve = one(table(DOUBLINGS, times, points=rows))
+    assert curve.latency is not None
+    assert curve.latency.high == pytest.approx(12e-6, rel=1e-3)
+    assert curve.latency.because == "in place"
+    assert "in-place" in codes(curve)
+
+
+def test_rounding_widens_the_interval() -> None:
+    times = line(10e-6, 100e9)(DOUBLINGS)
+    rows = tuple(
+        Point(size_bytes=float(n), seconds=float(t), low_s=float(t) - 2e-6, high_s=float(t) + 2e-6)
+        for n, t in zip(DOUBLINGS, times, strict=True)
+    )
+    exact, rounded = one(table(DOUBLINGS, times)), one(table(DOUBLINGS, times, points=rows))
+    assert exact.latency is not None
+    assert rounded.latency is not None
+    assert rounded.latency.noise > 2 * exact.latency.noise
+    assert rounded.latency.because == "rounding"
+
+
+def test_repeated_points_are_one_point_each_and_their_median_counts() -> None:
+    times = line(10e-6, 100e9)(DOUBLINGS)
+    rows = [
+        Point(size_bytes=float(n), seconds=float(t) * factor, repeat=repeat)
+        for n, t in zip(DOUBLINGS, times, strict=True)
+        for repeat, factor in enumerate((0.99, 1.0, 1.01, 5.0, 0.98))
+    ]
+    curve = one(table(DOUBLINGS, times, points=tuple(rows)))
+    assert curve.latency is not None
+    assert curve.latency.value == pytest.approx(10e-6, rel=1e-6)
+    assert curve.to_dict()["points"] == 5 * len(DOUBLINGS)
+    assert curve.series.repeats == 5
+
+
+def test_the_verdict_names_floor_half_size_and_advice() -> None:
+    verdict = of_curve(one(table(DOUBLINGS, two_regimes(DOUBLINGS), mode=None)))
+    assert verdict.startswith("all-reduce on 8 ranks, 1 node (back to back): 15.6 us floor, n_1/2 4.09 MB; below 1.")
+    assert verdict.endswith("MB a wider link buys next to nothing.")
+
+
+def test_the_document_has_the_keys_of_the_contract() -> None:
+    document = fit([table(DOUBLINGS, noisy(two_regimes(DOUBLINGS), 3))]).to_dict()
+    (found,) = document["fits"]
+    keys = "op ranks nodes mode quantity points half_size_bytes floor_s double_floor_size_bytes segments misfit_median"
+    keys += " misfit_max identifiable verdict notes skipped latency_s latency_low_s latency_high_s"
+    keys += " bandwidth_bytes_per_s bandwidth_low_bytes_per_s bandwidth_high_bytes_per_s"
+    assert set(keys.split()) <= set(found)
+    assert found["identifiable"] == {"latency": True, "bandwidth": True}
+    assert set(found["segments"][0]) == {"from_bytes", "to_bytes", "latency_s", "bandwidth_bytes_per_s"}
+    assert document["skipped"] == []
+
+
+# ------------------------------------------------------------------------------------------------- what it refuses
+
+
+def refusals(sizes: Array, times: Array, **changes: Any) -> tuple[str, str]:  # noqa: ANN401
+    curve = one(table(sizes, times, **changes))
+    assert (curve.latency is None) or not curve.latency_refusal or curve.latency.low is None
+    return curve.latency_refusal, curve.bandwidth_refusal
+
+
+def test_large_sizes_alone_hold_no_latency() -> None:
+    sizes = doublings(29, 34)
+    latency, bandwidth = refusals(sizes, line(20e-6, 500e9)(sizes))
+    assert latency.startswith(
+        "only 1 size lies within 1.5 times the floor (1.09 ms), and 3 are needed: the sweep starts at"
+    )
+    assert bandwidth == ""
+
+
+def test_a_fine_sweep_of_large_sizes_holds_no_latency_either() -> None:
+    sizes = np.linspace(2**29, 2**30, 12)
+    latency, _ = refusals(sizes, line(20e-6, 500e9)(sizes))
+    assert "bytes already cost more than half of the time" in latency
+
+
+def test_small_sizes_alone_hold_no_bandwidth() -> None:
+    sizes = doublings(3, 13)
+    latency, bandwidth = refusals(sizes, noisy(line(20e-6, 500e9)(sizes), 4))
+    assert latency == ""
+    assert bandwidth
+
+
+def test_flat_times_hold_no_bandwidth() -> None:
+    sizes = doublings(3, 13)
+    _, bandwidth = refusals(sizes, np.full(len(sizes), 20e-6))
+    assert bandwidth == "the time does not grow with the size up to 4 KiB: every size lies on the floor"
+
+
+def test_one_size_identifies_nothing() -> None:
+    curve = one(table(np.array([2.0**25]), np.array([155e-6])))
+    assert curve.latency is curve.bandwidth is None
+    assert curve.latency_refusal == curve.bandwidth_refusal
+    assert curve.latency_refusal.startswith("one size only (32 MiB)")
+    assert of_curve(curve).endswith("identifies neither a latency nor a bandwidth.")
+    assert "one time 155 us" in of_curve(curve)
+
+
+@pytest.mark.parametrize("sizes", [[8.0, 2.0**30], [8.0, 2.0**15, 2.0**30]])
+def test_two_or_three_sizes_give_an_estimate_without_an_interval(sizes: list[float]) -> None:
+    found = np.array(sizes)
+    curve = one(table(found, line(20e-6, 400e9)(found)))
+    assert curve.latency is not None
+    assert curve.bandwidth is not None
+    assert curve.latency.value == pytest.approx(20e-6, rel=0.05)
+    assert curve.bandwidth.value == pytest.approx(400e9, rel=0.05)
+    assert (curve.latency.low, curve.latency.high, curve.bandwidth.low) == (None, None, None)
+    assert "an estimate without an interval" in curve.latency_refusal
+    assert curve.to_dict()["identifiable"] == {"latency": False, "bandwidth": False}
+
+
+def test_a_stream_holds_no_latency() -> None:
+    latency, bandwidth = refusals(DOUBLINGS, line(2e-6, 48e9)(DOUBLINGS), streamed=True, tool="OSU")
+    assert latency.startswith("OSU keeps many messages under way")
+    assert bandwidth == ""
+
+
+def test_one_rank_sent_nothing() -> None:
+    latency, bandwidth = refusals(DOUBLINGS, line(4e-6, 1e12)(DOUBLINGS), ranks=1)
+    assert latency == bandwidth
+    assert "each process ran alone (n = 1)" in latency
+
+
+def test_numbers_without_a_size_are_a_bandwidth_a_latency_or_a_time() -> None:
+    def of(kind: Any, *values: float) -> CurveFit:  # noqa: ANN401  the literal of Figure
+        return one(table(DOUBLINGS, DOUBLINGS, points=(), figures=tuple(Figure(of=kind, value=v) for v in values)))
+
+    bandwidth, latency, time = of("bandwidth", 270e9, 274e9, 280e9), of("latency", 2e-6), of("time", 17.6e-6)
+    assert bandwidth.bandwidth is not None
+    assert (bandwidth.bandwidth.value, bandwidth.bandwidth.low, bandwidth.bandwidth.high) == (274e9, 270e9, 280e9)
+    assert bandwidth.latency_refusal.startswith("only a bandwidth is printed")
+    assert latency.latency is not None
+    assert latency.latency.value == 2e-6
+    assert latency.bandwidth_refusal
+    assert (time.latency, time.bandwidth, time.floor_s) == (None, None, 17.6e-6)
+    assert time.to_dict()["points"] == 1
+
+
+def test_nothing_to_fit_is_an_error() -> None:
+    with pytest.raises(InputError, match="there is nothing to fit"):
+        fit([])
+
+
+# ------------------------------------------------------------------------------------------------- what it notices
+
+
+@pytest.mark.parametrize("at", [0, 7, 12])
+def test_a_lone_spike_is_left_out_and_named(at: int) -> None:
+    times = noisy(two_regimes(DOUBLINGS), 5)
+    clean = one(table(DOUBLINGS, times))
+    times[at] *= 10
+    curve = one(table(DOUBLINGS, times))
+    assert clean.latency is not None
+    assert curve.latency is not None
+    assert np.flatnonzero(curve.series.spikes).tolist() == [at]
+    assert curve.latency.value == pytest.approx(clean.latency.value, rel=0.01)
+    assert "spike" in codes(curve)
+
+
+def test_two_high_points_in_a_row_are_real() -> None:
+    sizes = doublings(10, 22)
+    times = np.array([8, 8, 8, 8.1, 8.3, 8.6, 9, 10, 26, 26, 17, 20]) * 1e-6
+    assert not spikes(sizes, times).any()
+    assert one(table(sizes, times)).series.spikes.sum() == 0
+
+
+def test_rows_with_wrong_results_are_counted_named_and_left_out() -> None:
+    times = two_regimes(DOUBLINGS)
+    rows = tuple(
+        Point(size_bytes=float(n), seconds=float(t) * (3 if n == 2**16 else 1), wrong=n == 2**16)
+        for n, t in zip(DOUBLINGS, times, strict=True)
+    )
+    curve = one(table(DOUBLINGS, times, points=rows))
+    assert 2.0**16 not in curve.series.sizes_bytes
+    assert curve.to_dict()["points"] == len(DOUBLINGS)
+    assert "wrong-results" in codes(curve)
+
+
+def test_a_slope_far_under_the_link_is_not_the_link() -> None:
+    system, _ = store.system("h100-sxm")
+    (curve,) = fit([table(DOUBLINGS, line(30e-6, 1e9)(DOUBLINGS))], system=system).curves
+    assert curve.misconfigured
+    assert codes(curve)[0] == "not-the-link"
+    assert "not the link" in of_curve(curve)
+    assert "n_1/2" not in of_curve(curve)
+    assert "P2P" in curve.notes[0].text
+
+
+def test_a_floor_far_above_any_plausible_one_is_not_the_link() -> None:
+    curve = one(table(DOUBLINGS, line(2e-3, 100e9)(DOUBLINGS)))
+    assert curve.misconfigured
+    assert "configuration or software" in of_curve(curve)
+
+
+def test_faster_than_the_link_is_in_network_reduction() -> None:
+    system, _ = store.system("h100-sxm")
+    (curve,) = fit([table(DOUBLINGS, line(20e-6, 275e9)(DOUBLINGS))], system=system).curves
+    assert not curve.misconfigured
+    text = next(note.text for note in curve.notes if note.code == "above-the-link")
+    assert "in-network reduction" in text
+
+
+def test_a_latency_that_no_link_has_is_an_error_of_units() -> None:
+    assert "too-fast" in codes(one(table(DOUBLINGS, line(1e-8, 100e9)(DOUBLINGS))))
+
+
+def test_an_unknown_quantity_is_said() -> None:
+    assert "quantity-unknown" in codes(one(table(DOUBLINGS, two_regimes(DOUBLINGS), quantity=None)))
+
+
+def test_the_notes_of_a_reader_come_first_and_are_not_repeated() -> None:
+    own = Note(code="quantity-unknown", text="the reader's own words")
+    curve = one(table(DOUBLINGS, two_regimes(DOUBLINGS), quantity=None, notes=(own,)))
+    assert curve.notes[0] == own
+    assert codes(curve).count("quantity-unknown") == 1
+
+
+# ------------------------------------------------------------------------------------------------- what to run next
+
+
+def test_a_full_sweep_needs_nothing_more() -> None:
+    assert advise(one(table(DOUBLINGS, two_regimes(DOUBLINGS)))) is None
+
+
+def test_a_sweep_without_small_sizes_is_told_which_to_add() -> None:
+    sizes = doublings(29, 34)
+    advice = advise(one(table(sizes, line(20e-6, 500e9)(sizes))))
+    assert advice is not None
+    assert advice.sizes_bytes[0] == 8
+    assert max(advice.sizes_bytes) <= 4096
+    assert advice.command == "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
+
+
+def test_the_advised_sizes_settle_the_bandwidth() -> None:
+    law = line(20e-6, 400e9)
+    sizes = doublings(3, 22)
+    advice = advise(one(table(sizes, law(sizes), nodes=2, ranks=16)))
+    assert advice is not None
+    assert advice.command.startswith("mpirun -np 16 all_reduce_perf")
+    more = np.concatenate([sizes, advice.sizes_bytes])
+    assert one(table(more, law(more))).bandwidth_refusal == ""
+
+
+def test_ranks_that_never_met_are_told_to_build_with_mpi() -> None:
+    advice = advise(one(table(DOUBLINGS, line(4e-6, 1e12)(DOUBLINGS), ranks=1)))
+    assert advice is not None
+    assert "MPI=1" in advice.why
+
+
+# ------------------------------------------------------------------------------------------------- several curves
+
+
+def test_two_runs_of_one_operation_are_two_curves() -> None:
+    tables = [
+        table(DOUBLINGS, two_regimes(DOUBLINGS), label="run 1"),
+        table(DOUBLINGS, 2 * two_regimes(DOUBLINGS), label="run 2"),
+    ]
+    found: Fit = fit(tables)
+    assert [curve.series.key.label for curve in found.curves] == ["run 1", "run 2"]
+    assert found.select(label="run 2").curves[0].floor_s == pytest.approx(2 * 15.6e-6, rel=0.01)
+
+
+def test_many_runs_of_one_sweep_are_repeats_and_a_few_are_not() -> None:
+    runs = [table(DOUBLINGS, noisy(two_regimes(DOUBLINGS), seed), label=f"run {seed}") for seed in range(40)]
+    curve = one(*runs)
+    assert "many-runs" in codes(curve)
+    assert curve.series.repeats == 40
+    assert curve.series.key.label == ""
+    assert len(fit(runs[:3]).curves) == 3
+
+
+def test_select_refuses_what_no_curve_has() -> None:
+    found = fit([table(DOUBLINGS, two_regimes(DOUBLINGS))])
+    with pytest.raises(InputError, match=r"no curve has ranks=4\. Allowed: all-reduce on 8 ranks"):
+        found.select(ranks=4)
+    with pytest.raises(InputError, match="a curve has no 'rank'"):
+        found.select(rank=8)
+
+
+def test_series_keys_are_hashable_and_frozen() -> None:
+    key = one(table(DOUBLINGS, two_regimes(DOUBLINGS))).series.key
+    assert len({key, dataclasses.replace(key)}) == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        key.ranks = 4  # type: ignore[misc]
+
+
+def test_a_chart_has_a_mark_for_every_point() -> None:
+    pytest.importorskip("altair")
+    chart = fit([table(DOUBLINGS, two_regimes(DOUBLINGS))]).plot().to_dict()
+    points = chart["vconcat"][0]["layer"][0]["data"]["values"]
+    assert len(points) == len(DOUBLINGS)
+    assert all(math.isfinite(point["residual"]) for point in points)

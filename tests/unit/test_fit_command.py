@@ -1,0 +1,244 @@
+"""`nhalf fit` from its command down: gates, comparisons, link files, marks, and what a log leaves open."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from nhalf.catalog.build import link
+from nhalf.catalog.reading import convert_each, parse
+from nhalf.catalog.schema import NamedLink
+from nhalf.cli.fit import fit as command
+from nhalf.errors import InputError, NhalfError, NoAnswerError, WeakEvidenceError
+from nhalf.evidence import gate
+from nhalf.evidence.comparison import compare
+from nhalf.evidence.fit import Fit, fit
+from nhalf.evidence.reading import read
+from nhalf.report.fit_links import write_links
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nhalf.breakdown import Array
+
+
+def doublings(first: int, last: int) -> Array:
+    """Return the powers of two from 2^first up to, and without, 2^last."""
+    sizes: Array = np.exp2(np.arange(first, last, dtype=np.float64))
+    return sizes
+
+
+SIZES = doublings(3, 29)
+
+
+def columns(latency_us: float = 15.6, bandwidth_gb: float = 250.0, *, ranks: int = 8, seed: int = 1) -> dict[str, Any]:
+    noise = np.exp(0.005 * np.random.default_rng(seed).standard_normal(len(SIZES)))
+    times = (latency_us * 1e-6 + SIZES / (bandwidth_gb * 1e9)) * noise
+    return {"op": ["all-reduce"] * len(SIZES), "size_bytes": SIZES, "ranks": [ranks] * len(SIZES), "seconds": times}
+
+
+def write_csv(path: Path, found: dict[str, Any], *, without: tuple[str, ...] = ()) -> str:
+    names = [name for name in found if name not in without]
+    rows = zip(*(found[name] for name in names), strict=True)
+    path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in rows)]) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    return write_csv(tmp_path / "times.csv", columns())
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command, arguments)
+
+
+def failed(result: Result, kind: type[NhalfError]) -> str:
+    assert isinstance(result.exception, kind), result.output
+    return str(result.exception)
+
+
+# ------------------------------------------------------------------------------------------------- the command
+
+
+def test_the_verdict_comes_first_and_the_next_command_last(log: str) -> None:
+    result = run(log)
+    assert result.exception is None
+    lines = result.output.splitlines()
+    assert lines[0].startswith("all-reduce on 8 ranks: 15.")
+    assert lines[-2].strip().startswith("nhalf fit") or lines[-1].strip()
+    assert "95 %" in result.output
+
+
+def test_the_document_is_json_without_surprises(log: str) -> None:
+    document = json.loads(run(log, "--json").output)
+    assert document["schema"] == "nhalf.fit/1"
+    (found,) = document["fits"]
+    assert found["latency_low_s"] < found["latency_s"] < found["latency_high_s"]
+    assert found["identifiable"] == {"latency": True, "bandwidth": True}
+
+
+def test_what_a_log_leaves_open_is_given_by_flags(tmp_path: Path) -> None:
+    bare = write_csv(tmp_path / "bare.csv", columns(), without=("ranks",))
+    document = json.loads(run(bare, "--ranks", "4", "--nodes", "1", "--mode", "graph", "--json").output)
+    (found,) = document["fits"]
+    assert (found["ranks"], found["nodes"], found["mode"]) == (4, 1, "graph")
+    assert "given" in [note["code"] for note in found["notes"]]
+
+
+def test_evidence_too_weak_is_said_and_leaves_with_4(tmp_path: Path) -> None:
+    short = {name: cells[:1] for name, cells in columns().items()}
+    result = run(write_csv(tmp_path / "short.csv", short))
+    assert "one size only (8 B)" in failed(result, WeakEvidenceError)
+    assert "all_reduce_perf -b 8 -e 1G -f 2 -g 8" in result.output
+
+
+def test_a_model_marks_its_messages(log: str) -> None:
+    document = json.loads(run(log, "--model", "llama-3.1-70b", "--batch", "1,64", "--json").output)
+    small, large = document["marks"]
+    assert (small["batch"], small["size_bytes"]) == (1, 16384)
+    assert small["low_s"] < small["time_s"] < small["high_s"]
+    assert small["per_token_s"] == pytest.approx(160 * small["time_s"])
+    assert (small["on_floor"], large["size_bytes"]) == (True, 64 * 16384)
+
+
+# ------------------------------------------------------------------------------------------------- gates
+
+
+@pytest.mark.parametrize(
+    ("text", "trips"),
+    [
+        ("latency>30us", False),
+        ("latency>10us", True),
+        ("bandwidth<300GB/s", True),
+        ("bandwidth < 2000 Gb/s", False),
+        ("floor>=10us", True),
+        ("half-size>1MB", True),
+        ("double_floor_size<1MB", False),
+        ("misfit>10%", False),
+        ("time(16KiB)>10us", True),
+        ("time(1GiB) <= 1ms", False),
+    ],
+)
+def test_gates_trip_where_they_should(text: str, trips: bool) -> None:  # noqa: FBT001
+    assert bool(gate.parse(text).tripped(fit(columns()))) is trips
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("latency", "'latency' is not a gate"),
+        ("latency=30us", "is not a gate"),
+        ("latenzy>30us", "'latenzy' is not a fitted value.*Did you mean 'latency'"),
+        ("latency>30", "'30' has no unit"),
+        ("latency>30GB/s", "is a rate, not a time"),
+        ("time>30us", "only a time has a size, and it needs one"),
+        ("latency(8B)>30us", "only a time has a size"),
+    ],
+)
+def test_bad_gates_are_one_clear_error(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        gate.parse(text)
+
+
+def test_a_gate_on_what_was_not_measured_is_weak_evidence() -> None:
+    short = fit({name: cells[:8] for name, cells in columns().items()})
+    with pytest.raises(WeakEvidenceError, match="no curve has a bandwidth"):
+        gate.parse("bandwidth<1GB/s").tripped(short)
+
+
+def test_a_tripped_gate_leaves_with_3_after_the_answer(log: str) -> None:
+    result = run(log, "--fail-if", "latency>10us", "--fail-if", "bandwidth<1GB/s")
+    assert "latency>10us" in failed(result, NoAnswerError)
+    assert "bandwidth<1GB/s:" not in str(result.exception)
+    assert result.output.startswith("all-reduce on 8 ranks")
+
+
+# ------------------------------------------------------------------------------------------------- comparisons
+
+
+def moved(this: Fit, other: Fit) -> dict[str, bool | None]:
+    return {change.name: change.moved for change in compare(this, other).changes}
+
+
+def test_two_runs_of_one_machine_are_inside_the_noise() -> None:
+    assert moved(fit(columns(seed=1)), fit(columns(seed=2))) == {"latency": False, "bandwidth": False}
+
+
+def test_a_slower_link_moved_the_bandwidth_only() -> None:
+    assert moved(fit(columns(bandwidth_gb=180)), fit(columns(seed=2))) == {"latency": False, "bandwidth": True}
+
+
+def test_a_slower_start_moved_the_latency_only() -> None:
+    assert moved(fit(columns(latency_us=21)), fit(columns(seed=2))) == {"latency": True, "bandwidth": False}
+
+
+def test_curves_without_a_partner_and_unlike_curves_are_said() -> None:
+    alone = compare(fit(columns(ranks=4)), fit(columns(ranks=8)))
+    assert alone.changes == ()
+    assert alone.doubts == ("all-reduce on 4 ranks has no partner: no other curve has its operation and ranks",)
+    graph = columns() | {"mode": ["graph"] * len(SIZES)}
+    assert "mode (unknown and graph) differ" in compare(fit(graph), fit(columns())).doubts[0]
+
+
+def test_the_command_says_what_moved(log: str, tmp_path: Path) -> None:
+    other = write_csv(tmp_path / "other.csv", columns(bandwidth_gb=180))
+    result = run(log, "--compare", other)
+    assert "it moved, outside the noise" in " ".join(result.output.split())
+    assert "inside the noise" in " ".join(result.output.split())
+
+
+# ------------------------------------------------------------------------------------------------- links
+
+
+def links(text: str) -> dict[str, tuple[float, float, str]]:
+    entries = convert_each(parse(text, where="links", dates={})["links"], NamedLink, where="links")
+    found: dict[str, tuple[float, float, str]] = {}
+    for name, entry in entries.items():
+        built, origins = link(entry, where=name)
+        found[name] = (float(built.latency_s), float(built.bandwidth_bytes_per_s), origins["latency_s"].kind)
+    return found
+
+
+def test_the_link_file_is_a_catalogue_of_links() -> None:
+    found = links(write_links(fit(columns() | {"nodes": [1] * len(SIZES)}), date="2026-11-29"))
+    assert set(found) == {"intra-node", "all-reduce-8-intra-node"}
+    latency, bandwidth, kind = found["intra-node"]
+    assert latency == pytest.approx(15.6e-6 / 14, rel=0.02)  # 2 (K - 1) steps of a ring
+    assert bandwidth == pytest.approx(250e9 * 14 / 8, rel=0.02)  # bus bandwidth
+    assert kind == "fitted"
+
+
+def test_several_ranks_take_the_launch_out_of_the_latency() -> None:
+    parts = [columns(latency_us=5.0 + 2 * (k - 1) * 0.8, ranks=k, seed=k) for k in (2, 4, 8)]
+    together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    latency, _, _ = links(write_links(fit(together), date="2026-11-29"))["intra-node"]
+    assert latency == pytest.approx(0.8e-6, rel=0.05)
+
+
+def test_a_fit_without_a_link_writes_no_file(tmp_path: Path) -> None:
+    short = {name: cells[:8] for name, cells in columns().items()}
+    result = run(write_csv(tmp_path / "short.csv", short), "-o", str(tmp_path / "links.toml"))
+    assert "no curve holds both" in failed(result, WeakEvidenceError)
+    assert not (tmp_path / "links.toml").exists()
+
+
+# ------------------------------------------------------------------------------------------------- samples of logs
+
+
+def test_read_gives_samples_that_fit_takes(log: str) -> None:
+    samples = read(log)
+    assert len(samples) == len(SIZES)
+    assert (samples[0].op, samples[0].ranks, samples[0].size_bytes) == ("all-reduce", 8, 8.0)
+    assert fit(samples).curves[0].floor_s == pytest.approx(15.6e-6, rel=0.02)
+
+
+def test_read_asks_for_what_the_log_leaves_open(tmp_path: Path) -> None:
+    bare = write_csv(tmp_path / "bare.csv", columns(), without=("ranks",))
+    with pytest.raises(InputError, match="the rank count cannot be read from the log"):
+        read(bare)
+    assert {sample.ranks for sample in read(bare, ranks=4)} == {4}
