@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nhalf.catalog import files, store
+from nhalf.catalog import files, listing, store
 from nhalf.catalog.listing import entries
 from nhalf.citation import KINDS
 from nhalf.collective import Algorithm, Mode
@@ -31,6 +31,20 @@ UNITS = {
     "FLOP/s": ("_flop_per_s", 1e14, 1e17),
     "1": ("", 0.05, 1e12),
 }
+SMALL = {
+    "a40-pair", "dgx-spark-pair", "gaudi2", "mac-studio-pair", "mac-studio-pair-tcp", "raspberry-pi-cluster",
+    "rtx-3090-pair", "rtx-3090-pair-nvlink", "rtx-4090-pair", "rtx-5090-pair", "strix-halo-pair", "v100-sxm",
+}  # fmt: skip
+"""Machines whose links or devices are smaller than those of servers for inference."""
+WIDER = {
+    "small": {"s": (1e-7, 1e-3), "bytes/s": (1e8, 3e12), "FLOP/s": (1e11, 1e16)},
+    "device": {"bytes/s": (1e10, 1e13), "FLOP/s": (1e11, 1e17)},
+    "link": {"s": (1e-7, 0.1), "bytes/s": (1e8, 2e12)},
+    "hierarchy": {"s": (1e-10, 0.1), "bytes/s": (1e9, 1e15)},
+    "model": {"1": (1e8, 1e13)},
+    "curve": {"s": (1e-6, 1e-3), "bytes": (1e3, 1e11), "bytes/s": (1e8, 1e13)},
+}
+"""Where a kind of thing reaches further than the figures of a server do; everything else keeps to UNITS."""
 NO_SOURCE = re.compile(r"\b(guess|guesstimate|own assumption|fixme|todo)\b", re.IGNORECASE)
 INTERCONNECTS = ("system.fabric.intra_node.latency_s", "system.fabric.inter_node.latency_s", "system.curve_factor")
 
@@ -39,11 +53,13 @@ INTERCONNECTS = ("system.fabric.intra_node.latency_s", "system.fabric.inter_node
 
 
 def test_the_catalogue_holds_what_is_promised() -> None:
-    assert SYSTEMS == ["a100-sxm", "b200-sxm", "h100-sxm", "h200-sxm"]
+    assert {"a100-sxm", "b200-sxm", "h100-sxm", "h200-sxm", "b300-sxm", "gb200-nvl72", "l40s"} < set(SYSTEMS)
+    assert {"rtx-pro-6000", "mi300x", "dgx-spark-pair", "mac-studio-pair", "raspberry-pi-cluster"} < set(SYSTEMS)
     assert store.names("engine") == ["vllm", "sglang", "trtllm"]
-    assert store.names("model") == ["llama-3.1-405b", "llama-3.1-70b", "llama-3.1-8b", "qwen3-32b", "qwen3-8b"]
-    assert len(store.names("link")) >= 12
-    assert sum(len(listed.values) for listed in ALL) > 200
+    assert {"llama-3.1-405b", "llama-3.1-70b", "llama-3.1-8b", "qwen3-32b", "qwen3-8b"} <= set(store.names("model"))
+    assert len(store.names("link")) >= 60
+    assert len(store.names("device")) >= 20
+    assert sum(len(listed.values) for listed in ALL) > 3000
 
 
 @pytest.mark.parametrize("listed", ALL, ids=lambda listed: f"{listed.kind} {listed.name}")
@@ -63,8 +79,10 @@ def test_values_can_be_traced(listed: Listed) -> None:
 
 @pytest.mark.parametrize("listed", ALL, ids=lambda listed: f"{listed.kind} {listed.name}")
 def test_values_are_of_the_size_and_unit_their_names_say(listed: Listed) -> None:
+    wider = WIDER.get("small" if listed.name in SMALL and listed.kind == "system" else listed.kind, {})
     for path, datum in listed.values.items():
         suffix, low, high = UNITS[datum.unit]
+        low, high = wider.get(datum.unit, (low, high))
         assert re.sub(r"\.(ampere|hopper|blackwell)$", "", path).endswith(suffix), path
         assert low <= datum.value <= high, f"{path} = {datum.value} {datum.unit}"
 
@@ -112,6 +130,8 @@ def test_every_source_is_used_and_can_be_found() -> None:
     for source in store.sources().values():
         assert source.date, source.key
         assert not re.search(r"(google|bing|duckduckgo)\.[a-z]+/search|[?&]q=", source.url), source.key
+        if source.key == "latency-numbers":
+            continue  # gists and talks, which have no commits
         if "github.com" in source.url and not re.search(r"/(issues|pull)/\d+$", source.url):
             assert re.search(r"\b[0-9a-f]{8}\b|profiled by its authors", source.title), f"{source.key} names no commit"
 
@@ -192,13 +212,17 @@ def test_every_input_of_a_scenario_has_an_origin_with_its_value(name: str, engin
         transformer=store.transformer("qwen3-8b")[0],
         system=system,
         layout=Layout(tensor_parallel=8),
-        workload=Workload(
-            batch=1.0, context_tokens=1024.0, weight_dtype="bf16", kv_dtype="bf16", weight_bytes=2.0, kv_bytes=2.0
-        ),
+        workload=Workload(batch=1.0, context_tokens=1024.0, weight_dtype="bf16", kv_dtype="bf16", kv_bytes=2.0),
         stack=stack,
     )
-    inputs = {path: value for path, value in scenario.inputs() if path.startswith(("system.", "stack."))}
-    origins = of_system | of_stack
+    inputs = {
+        path: value
+        for path, value in scenario.inputs()
+        if path.startswith(("system.", "stack.")) and not path.startswith("stack.remedies.")
+    }
+    # A tuner's rates on one node and on many are a table of their own: cited, and not set one by one.
+    tabled = (".in_node.", ".many_nodes.", ".correction", ".plateau")
+    origins = {path: datum for path, datum in (of_system | of_stack).items() if not any(part in path for part in tabled)}
     assert set(origins) == set(inputs) | {"system.fabric.devices_per_node"}
     for path, value in inputs.items():
         assert origins[path].value == value, path
@@ -345,7 +369,7 @@ def test_a_link_is_that_of_one_device_one_way(name: str, latency_s: float, bandw
 
 
 def test_the_listing_can_be_narrowed() -> None:
-    assert {listed.kind for listed in entries()} == set(store.KINDS)
+    assert {listed.kind for listed in entries()} == set(listing.KINDS) > set(store.KINDS)
     assert [listed.name for listed in entries("system")] == SYSTEMS
     (only,) = entries("link", "NDR")
     assert (only.kind, only.name) == ("link", "ib-ndr")

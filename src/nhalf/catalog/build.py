@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nhalf.catalog.schema import data
 from nhalf.device import Device
-from nhalf.fabric import Fabric
-from nhalf.library import Library, Tuner, TunerPath
+from nhalf.errors import InputError
+from nhalf.fabric import Fabric, Switches, Torus
 from nhalf.link import Link
 from nhalf.stack import Stack
 from nhalf.system import System
@@ -18,28 +17,17 @@ if TYPE_CHECKING:
 
     from nhalf.catalog.schema import (
         Constants,
-        LibraryEntry,
-        LimitsEntry,
+        DeviceEntry,
+        FabricEntry,
         LinkEntry,
-        PathEntry,
-        PathsEntry,
-        Ratio,
         SystemEntry,
     )
     from nhalf.citation import Datum
     from nhalf.collective import Mode
+    from nhalf.library import Library
 
 Origins = dict[str, "Datum"]
 """The origin of each number, by its scenario path."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunerParts:
-    """A tuner on one architecture, still in entries: its paths, what limits them there, and the doubt about it all."""
-
-    paths: PathsEntry
-    limits: LimitsEntry
-    factor: Ratio
 
 
 def link(entry: LinkEntry, *, where: str) -> tuple[Link, Origins]:
@@ -51,52 +39,58 @@ def link(entry: LinkEntry, *, where: str) -> tuple[Link, Origins]:
     return Link(**_numbers(origins, "")), origins
 
 
+def device(entry: DeviceEntry, *, where: str) -> tuple[Device, Origins]:
+    """Return a device; its origins are named like its fields (`memory_bytes`)."""
+    origins = dict(data(entry, where=where))
+    return Device(name=entry.name, architecture=entry.architecture, **_numbers(origins, "")), origins
+
+
 def system(name: str, entry: SystemEntry, *, where: str) -> tuple[System, Origins]:
     """Return a system without its curves; its origins start with `system.`."""
     origins = {f"system.{path}": datum for path, datum in data(entry, where=where)}
-    counts = _numbers(origins, "system.fabric.")
-    fabric = Fabric(
-        intra_node=Link(**_numbers(origins, "system.fabric.intra_node.")),
-        inter_node=Link(**_numbers(origins, "system.fabric.inter_node.")),
-        devices_per_node=int(counts["devices_per_node"]),
-        nics_per_node=counts["nics_per_node"],
-    )
-    device = Device(
+    built = _fabric(entry.fabric, origins, where=where)
+    accelerator = Device(
         name=entry.device.name,
         architecture=entry.device.architecture,
         **_numbers(origins, "system.device."),
     )
     factor = origins["system.curve_factor"].value
-    return System(name=name, device=device, fabric=fabric, measured_fabric=fabric, curve_factor=factor), origins
+    return System(name=name, device=accelerator, fabric=built, measured_fabric=built, curve_factor=factor), origins
 
 
-def library(name: str, entry: LibraryEntry, tuner: TunerParts, *, where: str) -> tuple[Library, Origins]:
-    """Return a library with its tuner; its origins start with `stack.library.`."""
-    origins = {f"stack.library.tuner.{path}": datum for path, datum in data(tuner.paths, where=where)}
-    for path, datum in data(tuner.limits, where=where):
-        algorithm = path.removesuffix(tuner.limits.tree_ll.suffix)
-        origins[f"stack.library.tuner.{algorithm}.bandwidth_limit_bytes_per_s"] = datum
-    origins["stack.library.tuner_factor"] = tuner.factor.datum(f"{where}, factor")
-    paths = {path: _tuner_path(path, getattr(tuner.paths, path), origins) for path in tuner.paths.__struct_fields__}
-    built = Library(
-        name=name,
-        in_node=entry.in_node,
-        across_nodes=entry.across_nodes,
-        tuner=Tuner(**paths),
-        tuner_factor=origins["stack.library.tuner_factor"].value,
-    )
-    return built, origins
+def _fabric(entry: FabricEntry, origins: Origins, *, where: str) -> Fabric:
+    """Return a fabric with the parts that its entry has."""
+    at = "system.fabric."
+    counts = _numbers(origins, at)
+    rack = None if entry.inter_rack is None else Link(**_numbers(origins, f"{at}inter_rack."))
+    switches = _numbers(origins, f"{at}switches.")
+    torus = _numbers(origins, f"{at}torus.")
+    try:
+        return Fabric(
+            intra_node=Link(**_numbers(origins, f"{at}intra_node.")),
+            inter_node=Link(**_numbers(origins, f"{at}inter_node.")),
+            devices_per_node=int(counts["devices_per_node"]),
+            nics_per_node=counts["nics_per_node"],
+            topology=entry.topology,
+            inter_rack=rack,
+            nodes_per_rack=int(counts["nodes_per_rack"]) if "nodes_per_rack" in counts else None,
+            switches=_switches(switches) if switches else None,
+            torus=Torus(**{axis: int(length) for axis, length in torus.items()}) if torus else None,
+        )
+    except InputError as error:  # it knows what does not fit, and not which file says so
+        raise InputError(error.what, where=f"{where}, {error.where}", allowed=error.allowed, do=error.do) from error
+
+
+def _switches(numbers: Mapping[str, float]) -> Switches:
+    """Return a tree of switches; its counts are whole numbers."""
+    counts = {name: int(numbers[name]) for name in ("nodes_per_leaf", "leaves_per_pod") if name in numbers}
+    return Switches(**{**numbers, **counts})  # type: ignore[arg-type]
 
 
 def stack(engine: str, library: Library, mode: Mode, constants: Constants, *, where: str) -> tuple[Stack, Origins]:
     """Return a stack; its origins start with `stack.` and leave out those of the library."""
     origins = {f"stack.{path}": datum for path, datum in data(constants, where=where)}
     return Stack(engine=engine, library=library, mode=mode, **_numbers(origins, "stack.")), origins
-
-
-def _tuner_path(path: str, entry: PathEntry, origins: Origins) -> TunerPath:
-    numbers = _numbers(origins, f"stack.library.tuner.{path}.")
-    return TunerPath(algorithm=entry.algorithm, protocol=entry.protocol, **numbers)
 
 
 def _numbers(origins: Mapping[str, Datum], prefix: str) -> dict[str, float]:

@@ -1,4 +1,7 @@
-"""Reads the catalogue's own files, each at most once: texts, tables, sources, aliases, and the version of them all."""
+"""Reads the files of the catalogue, nhalf's own with the user's laid over them, each at most once.
+
+Texts, tables, sources, aliases, and the version of them all.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from nhalf.catalog import overlay
+from nhalf.catalog.overlay import merged
 from nhalf.catalog.reading import convert, convert_each, parse
 from nhalf.catalog.schema import SourceEntry
 from nhalf.citation import Source
@@ -19,56 +24,101 @@ _ROOT: Final = Path(__file__).with_name("data")
 
 
 def text(path: str) -> str:
-    """Return the text of a file of the catalogue, named by its path below the data folder; empty when there is none."""
+    """Return the text of a file, named by its path below the data folder; the user's own, or nhalf's, or empty."""
+    yours = overlay.current()
+    if yours and path in yours.files:
+        return yours.files[path].read_text(encoding="utf-8")
+    return own_text(path)
+
+
+def own_text(path: str) -> str:
+    """Return the text of a file of nhalf's own; empty when there is none."""
     file = _ROOT / path
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 def place(path: str) -> str:
     """Return how a message names a file of the catalogue."""
-    return f"catalogue, {path}"
+    yours = overlay.current()
+    if not yours:
+        return f"catalogue, {path}"
+    # Another file of the user's may reach into this one: a system names links and a device.
+    over = path in yours.tables or path in yours.files
+    return f"{overlay.VARIABLE} {yours.name} over {path}" if over else f"{path}, with {overlay.VARIABLE} {yours.name}"
 
 
 def stems(folder: str, suffix: str) -> list[str]:
     """Return the names of the files in a folder without their suffix, in order."""
+    yours = overlay.current()
+    return sorted({*own_stems(folder, suffix), *(yours.stems(folder, suffix) if yours else ())})
+
+
+def own_stems(folder: str, suffix: str) -> list[str]:
+    """Return the names of nhalf's own files in a folder."""
     return sorted(file.stem if file.suffix == suffix else file.name for file in (_ROOT / folder).iterdir())
 
 
-@cache
 def tables(path: str) -> dict[str, Any]:
     """Return the tables of a TOML file, each value with its date and what the file's values share."""
-    return parse(text(path), where=place(path), dates=dates())
+    yours = overlay.current()
+    if yours and path in yours.tables:
+        return merged(own_tables(path), yours.tables[path])
+    return own_tables(path)
 
 
 @cache
+def own_tables(path: str) -> dict[str, Any]:
+    """Return the tables of a TOML file of nhalf's own; none when there is no such file."""
+    return parse(own_text(path), where=f"catalogue, {path}", dates=dates())
+
+
 def sources() -> Mapping[str, Source]:
-    """Return every source by its key."""
-    where = place("sources.toml")
-    entries = convert_each(parse(text("sources.toml"), where=where, dates={}), SourceEntry, where=where)
+    """Return every source by its key; NHALF_CATALOG is one where the user has a catalogue."""
+    yours = overlay.current()
+    if not yours:
+        return _own_sources()
+    where = f"{overlay.VARIABLE} {yours.name}, sources"
+    added = _sources(yours.tables.get("sources.toml", {}), where)
+    title = f"your own catalogue, {yours.name}"
+    return {**_own_sources(), overlay.VARIABLE: Source(key=overlay.VARIABLE, title=title), **added}
+
+
+@cache
+def _own_sources() -> Mapping[str, Source]:
+    where = "catalogue, sources.toml"
+    return _sources(parse(own_text("sources.toml"), where=where, dates={}), where)
+
+
+def _sources(entries: Mapping[str, Any], where: str) -> dict[str, Source]:
     return {
         key: Source(key=key, title=entry.title, url=entry.url, date=entry.date, licence=entry.licence)
-        for key, entry in entries.items()
+        for key, entry in convert_each(entries, SourceEntry, where=where).items()
     }
 
 
 @cache
 def dates() -> Mapping[str, str]:
-    """Return the date of every source: that of a value which has none of its own."""
-    return {key: source.date for key, source in sources().items()}
+    """Return the date of every source of nhalf's own: that of a value which has none of its own."""
+    return {key: source.date for key, source in _own_sources().items()}
 
 
-@cache
 def aliases() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     """Return the other names of things: by kind, by id."""
     where = place("aliases.toml")
-    return convert(
-        parse(text("aliases.toml"), where=where, dates={}), dict[str, dict[str, tuple[str, ...]]], where=where
-    )
+    return convert(tables("aliases.toml"), dict[str, dict[str, tuple[str, ...]]], where=where)
+
+
+def catalog_version() -> str:
+    """Return the newest date of a source and a checksum of every file: it changes whenever a value does.
+
+    A user's catalogue adds a checksum of its own.
+    """
+    yours = overlay.current()
+    return f"{_own_version()}+yours.{yours.checksum:08x}" if yours else _own_version()
 
 
 @cache
-def catalog_version() -> str:
-    """Return the newest date of a source and a checksum of every file: it changes whenever a value does."""
+def _own_version() -> str:
     checksum = 0
     for file in sorted(path for path in _ROOT.rglob("*") if path.is_file()):
         checksum = zlib.crc32(file.relative_to(_ROOT).as_posix().encode(), checksum)

@@ -2,46 +2,136 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
 
-from nhalf.catalog import schema, store
+from nhalf.catalog import files, overlay, resolve, schema, store
+from nhalf.citation import Datum
+from nhalf.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from nhalf.citation import Datum
+    from nhalf.citation import Kind
+    from nhalf.curve import MeasuredCurve
+    from nhalf.link import Link
+
+KINDS: Final = (*store.KINDS, "hierarchy", "curve", "source")
+"""Every kind that can be listed."""
+
+Standing = Literal["", "added", "overridden"]
+
+_PLACES: Final = {
+    "system": "systems/{}.toml",
+    "device": "devices/{}.toml",
+    "link": "links.toml",
+    "library": "libraries.toml",
+    "engine": "stacks.toml",
+    "model": "models/{}.json",
+    "hierarchy": "hierarchy.toml",
+    "curve": "curves/{}.csv",
+    "source": "sources.toml",
+}
+_TABLES: Final = {"link": "links", "library": "libraries", "engine": "engines", "hierarchy": "rungs"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """One thing of the catalogue: its kind, its id, what it is, and each of its values by path."""
+    """One thing of the catalogue: its kind, its id, what it is, and each of its values by path.
+
+    `facts` are what is said of it in words; `standing` tells whether the user's own catalogue added or overrides it.
+    """
 
     kind: str
     name: str
     title: str
     values: Mapping[str, Datum]
+    facts: Mapping[str, str] = field(default_factory=dict)
+    standing: Standing = ""
+
+
+def kind_of(text: str) -> str:
+    """Return the kind that a word means, in the singular or the plural, whatever its case.
+
+    Raises InputError when there is no such kind.
+    """
+    word = text.strip().casefold()
+    readings = (word, word.removesuffix("s"), f"{word.removesuffix('ies')}y")
+    found = next((reading for reading in readings if reading in KINDS), None)
+    if found is None:
+        raise _no_kind(text)
+    return found
 
 
 def entries(kind: str | None = None, name: str | None = None) -> list[Listed]:
     """Return everything in the catalogue, or everything of a kind, or the one thing of a kind with a name.
 
+    The name of a curve may be any part of its key (`h100-sxm/vllm`); then every curve that has it is returned.
+
     Raises InputError when there is no such kind or name.
     """
     if kind is None:
-        return [listed for each in store.KINDS for listed in entries(each)]
-    known = store.names(kind)
-    keys = known if name is None else [store.find(kind, name, where=kind)]
+        return [listed for each in KINDS for listed in entries(each)]
+    if kind not in KINDS:
+        raise _no_kind(kind)
+    if kind == "curve":
+        return _curves(name)
+    if kind in ("source", "hierarchy"):
+        known = list(store.sources()) if kind == "source" else list(resolve.rungs())
+        keys = known if name is None else [_known(name, known, kind)]
+    else:
+        keys = store.names(kind) if name is None else [store.find(kind, name, where=kind)]
     return [_LISTERS[kind](key) for key in keys]
 
 
+def rungs() -> Iterator[tuple[str, Link]]:
+    """Yield the rungs of the hierarchy of memories and links, the nearest to the arithmetic first."""
+    yield from ((key, store.rung(key)[0]) for key in resolve.rungs())
+
+
+def yours() -> str:
+    """Return what the user's own catalogue adds and overrides, in one sentence; empty when there is none."""
+    mine = overlay.current()
+    if mine is None:
+        return ""
+    standing: dict[str, list[str]] = {"added": [], "overridden": []}
+    for kind in KINDS:
+        for key in _touched(kind, mine):
+            standing[_standing(kind, key)].append(f"{kind} {key}")
+    parts = [
+        f"{verb} {', '.join(names)}"
+        for verb, names in (("adds", standing["added"]), ("overrides", standing["overridden"]))
+        if names
+    ]
+    return f"{overlay.VARIABLE}={mine.name} {' and '.join(parts) or 'holds nothing'}."
+
+
+# --- one thing of each kind -------------------------------------------------------------------------------------------
+
+
 def _system(key: str) -> Listed:
-    return Listed(kind="system", name=key, title=store.system_entry(key).title, values=store.system(key)[1])
+    entry = store.system_entry(key)
+    measured = bool(store.measured(key))
+    facts = {
+        "device": entry.device.name,
+        "architecture": entry.device.architecture,
+        "topology": str(entry.fabric.topology),
+        "measured": "curves" if measured else "nothing: a tuner's plan is taken",
+    }
+    return _listed("system", key, entry.title, store.system(key)[1], facts)
+
+
+def _device(key: str) -> Listed:
+    entry = store.device_entry(key)
+    facts = {"architecture": entry.device.architecture}
+    return _listed("device", key, entry.title, store.device(key)[1], facts)
 
 
 def _engine(key: str) -> Listed:
+    entry = store.engine_entry(key)
     values = {f"stack.{path}": datum for path, datum in schema.data(store.constants(), where="constants")}
-    return Listed(kind="engine", name=key, title=store.engine_entry(key).title, values=values)
+    return _listed("engine", key, entry.title, values, {"library": entry.library, "mode": str(entry.mode)})
 
 
 def _library(key: str) -> Listed:
@@ -52,23 +142,129 @@ def _library(key: str) -> Listed:
         for path, datum in store.library(key, architecture=architecture)[1].items():
             is_limit = path.endswith("bandwidth_limit_bytes_per_s")
             values[f"{path}.{architecture}" if is_limit else path] = datum
-    return Listed(kind="library", name=key, title=entry.title, values=values)
+    facts = {"in node": ", ".join(entry.in_node), "across nodes": ", ".join(entry.across_nodes), "tuner": entry.tuner}
+    return _listed("library", key, entry.title, values, facts)
 
 
 def _link(key: str) -> Listed:
-    return Listed(kind="link", name=key, title=store.link_entries()[key].title, values=store.link(key)[1])
+    return _listed("link", key, store.link_entries()[key].title, store.link(key)[1])
+
+
+def _rung(key: str) -> Listed:
+    return _listed("hierarchy", key, str(resolve.rungs()[key].get("title", key)), store.rung(key)[1])
 
 
 def _model(key: str) -> Listed:
     built, datum = store.transformer(key)
     sizes = f"{built.layer_count} layers of width {built.hidden_size}"
-    return Listed(kind="model", name=key, title=sizes, values={"transformer.parameters": datum})
+    return _listed("model", key, sizes, {"transformer.parameters": datum})
+
+
+def _source(key: str) -> Listed:
+    source = store.sources()[key]
+    facts = {"date": source.date, "url": source.url, "licence": source.licence}
+    return _listed("source", key, source.title, {}, {name: text for name, text in facts.items() if text})
+
+
+def _listed(
+    kind: str, key: str, title: str, values: Mapping[str, Datum], facts: Mapping[str, str] | None = None
+) -> Listed:
+    standing = _standing(kind, key)
+    return Listed(kind=kind, name=key, title=title, values=values, facts=facts or {}, standing=standing)
+
+
+# --- curves -----------------------------------------------------------------------------------------------------------
+
+
+def _curves(name: str | None) -> list[Listed]:
+    """Return the curves whose key has every part of a name, or all of them."""
+    wanted = (name or "").casefold().replace("_", "-").split("/")
+    keys = [key for key in store.names("system") if resolve.measured_on(key) == key]
+    found = [_curve(key, curve) for key in keys for curve in store.measured(key)]
+    matching = [each for each in found if all(part in each.name.casefold() for part in wanted)]
+    if not matching:
+        measured = [key for key in keys if bool(store.measured(key))]
+        raise InputError(
+            f"no curve has {name!r} in its key", where="curve", allowed=f"any part of SYSTEM/LIBRARY VERSION/MODE/OP"
+            f"/DTYPE; measured systems: {', '.join(measured)}", do=did_you_mean(wanted[0], measured)
+        )  # fmt: skip
+    return matching
+
+
+def _curve(system: str, curve: MeasuredCurve) -> Listed:
+    """Return a curve by its quantities: at each number of ranks the floor, twice the floor, and its line."""
+    values: dict[str, Datum] = {}
+    for ranks in curve.ranks:
+        line = curve.line(ranks)
+        quantities: tuple[tuple[str, float, str, Kind], ...] = (
+            ("floor_s", curve.floor_s(ranks), "s", "measured"),
+            ("double_floor_size_bytes", curve.double_floor_size_bytes(ranks), "bytes", "measured"),
+            ("line.latency_s", line.latency_s, "s", "fitted"),
+            ("line.bandwidth_bytes_per_s", line.bandwidth_bytes_per_s, "bytes/s", "fitted"),
+        )
+        for quantity, value, unit, kind in quantities:
+            if math.isfinite(value):
+                values[f"ranks_{ranks}.{quantity}"] = Datum(
+                    value=value, unit=unit, source=curve.source, locator=curve.locator, kind=kind, date=curve.date
+                )
+    name = f"{curve.key} ({curve.flag})" if curve.flag else str(curve.key)
+    title = f"{curve.key.op} of {curve.key.library} {curve.key.version} at {', '.join(map(str, curve.ranks))} ranks"
+    facts = {"kernel": curve.key.kernel, "noise of one run": f"{100 * curve.log_sd:.2g} %", "note": curve.note}
+    kept = {label: text for label, text in facts.items() if text}
+    return Listed(kind="curve", name=name, title=title, values=values, facts=kept, standing=_standing("curve", system))
+
+
+# --- the user's own ---------------------------------------------------------------------------------------------------
+
+
+def _touched(kind: str, mine: overlay.Overlay) -> list[str]:
+    """Return the names of a kind that the user's catalogue holds."""
+    place = _PLACES[kind]
+    if "{}" in place:
+        folder, _, suffix = place.partition("/{}")
+        return sorted(set(mine.stems(folder, suffix)))
+    content = mine.tables.get(place, {})
+    return list(content if kind == "source" else content.get(_TABLES[kind], {}))
+
+
+def _standing(kind: str, key: str) -> Standing:
+    """Return whether the user's catalogue added a thing or overrides nhalf's."""
+    mine = overlay.current()
+    if mine is None or key not in _touched(kind, mine):
+        return ""
+    place = _PLACES[kind]
+    if "{}" in place:
+        return "overridden" if files.own_text(place.format(key)) else "added"
+    own = files.own_tables(place)
+    return "overridden" if key in (own if kind == "source" else own.get(_TABLES[kind], {})) else "added"
+
+
+def _known(name: str, known: list[str], kind: str) -> str:
+    """Return a name of a kind that has no aliases."""
+    letters = {store.letters(key): key for key in known}
+    if store.letters(name) not in letters:
+        raise InputError(
+            f"the catalogue has no {kind} {name!r}",
+            where=kind,
+            allowed=", ".join(known),
+            do=did_you_mean(name, known),
+        )
+    return letters[store.letters(name)]
+
+
+def _no_kind(text: str) -> InputError:
+    return InputError(
+        f"there is no kind {text!r}", where="catalogue", allowed=", ".join(KINDS), do=did_you_mean(text, KINDS)
+    )
 
 
 _LISTERS: dict[str, Callable[[str], Listed]] = {
     "system": _system,
+    "device": _device,
     "engine": _engine,
     "library": _library,
     "link": _link,
     "model": _model,
+    "hierarchy": _rung,
+    "source": _source,
 }

@@ -23,11 +23,19 @@ _VALUE: Final = "value"
 _COMMON: Final = "common"
 
 
-def parse(text: str, *, where: str, dates: Mapping[str, str]) -> dict[str, Any]:
+def parse(
+    text: str,
+    *,
+    where: str,
+    dates: Mapping[str, str],
+    defaults: Mapping[str, str] | None = None,
+    shorthand: frozenset[str] = frozenset(),
+) -> dict[str, Any]:
     """Return the tables of a TOML text, with what its values share filled in.
 
-    A table that has a `value` takes each key it lacks from the table `[common]`, and its date from `dates`, which
-    holds the date of each known source.
+    A table that has a `value` takes each key it lacks from the table `[common]`, then from `defaults`, and its date
+    from `dates`, which holds the date of each known source. A text or number under a name of `shorthand` becomes such
+    a table, of which it is the value.
 
     Raises InputError when the text is not TOML or `[common]` is not a table.
     """
@@ -38,17 +46,30 @@ def parse(text: str, *, where: str, dates: Mapping[str, str]) -> dict[str, Any]:
     common = tables.pop(_COMMON, {})
     if not isinstance(common, dict):
         raise InputError("`common` is not a table", where=where, allowed="[common] with source, kind, locator or date")
-    _fill(tables, common, dates)
+    if shorthand:
+        _expand(tables, shorthand)
+    _fill(tables, {**(defaults or {}), **common}, dates)
     return tables
+
+
+def _expand(table: dict[str, Any], shorthand: frozenset[str]) -> None:
+    """Make a table of every value that is written as a text or a number alone; a bandwidth is one device's, one way."""
+    for key, inner in table.items():
+        if key in shorthand and isinstance(inner, str | int | float) and not isinstance(inner, bool):
+            table[key] = {_VALUE: str(inner)}
+        elif isinstance(inner, dict):
+            _expand(inner, shorthand)
+        if key == "bandwidth" and isinstance(table[key], dict) and _VALUE in table[key]:
+            table[key] = {"per": "device", "direction": "one_way", **table[key]}
 
 
 def _fill(table: dict[str, Any], common: Mapping[str, Any], dates: Mapping[str, str]) -> None:
     if _VALUE in table:
+        source = table.get("source", common.get("source"))
+        if isinstance(source, str) and source in dates and "date" not in common:
+            table.setdefault("date", dates[source])
         for key, shared in common.items():
             table.setdefault(key, shared)
-        source = table.get("source")
-        if isinstance(source, str) and source in dates:
-            table.setdefault("date", dates[source])
         return
     for inner in table.values():
         if isinstance(inner, dict):
@@ -120,6 +141,6 @@ def _allowed(shape: object) -> list[str]:
     if float in arguments:
         return ["a number"]
     words = [part for part in arguments if isinstance(part, str)]
-    for part in arguments:
+    for part in (shape, *arguments):
         words += [str(member) for member in getattr(part, "__members__", {}).values()]
     return words or ["text in quotes, a value with its unit, such as '5 us'"]

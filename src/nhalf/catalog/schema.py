@@ -1,4 +1,4 @@
-"""The shapes of the catalogue's files: a value with its unit and origin, and the entries made of values.
+"""The shapes of the catalogue's files: the entries made of values.
 
 A field is named like the field of the noun it fills, without the unit: `latency = { value = "5 us", ... }` fills
 `latency_s`.
@@ -6,153 +6,21 @@ A field is named like the field of the noun it fills, without the unit: `latency
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+from functools import cache
+from typing import Any, get_args
 
 import msgspec
 
-from nhalf import units
-from nhalf.citation import Datum, Kind
-from nhalf.collective import Algorithm, Mode
-from nhalf.errors import InputError
+from nhalf.catalog.values import Bandwidth, Count, FlopRate, Rate, Ratio, Size, Table, Time, Value, data
+from nhalf.citation import Kind  # noqa: TC001
+from nhalf.collective import Algorithm, Mode, Op  # noqa: TC001  msgspec reads the annotations when it runs
+from nhalf.fabric import Topology
+from nhalf.library import Family, Ranks  # noqa: TC001
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_Positive = Annotated[int, msgspec.Meta(ge=1)]
-
-_Z95: Final = 1.96
-"""Standard deviations from the median to the ends of a 95 % interval of a normal distribution."""
+__all__ = ["Bandwidth", "Count", "FlopRate", "Rate", "Ratio", "Size", "Time", "Value", "data", "value_fields"]
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of a file, in which an unknown key is an error."""
-
-
-class Value(_Table, frozen=True, kw_only=True):
-    """One value as text with its unit, and its origin.
-
-    `low` and `high` are texts like `value`: what other sources say, or the 95 % interval of a fitted or assumed
-    parameter. `log_sd`, the standard deviation of its logarithm, gives that interval instead; `low` and `high` then
-    are what it cannot pass: no efficiency is above 1.
-    """
-
-    unit: ClassVar[str]
-    suffix: ClassVar[str]
-
-    value: str
-    source: str
-    locator: str
-    kind: Kind
-    date: str = ""
-    low: str | None = None
-    high: str | None = None
-    log_sd: float | None = None
-    note: str = ""
-
-    def datum(self, where: str) -> Datum:
-        """Return the value in SI units, with its origin.
-
-        Raises InputError when the text has no unit or another dimension's, or the bounds contradict it.
-        """
-        value = self._si(self.value, where)
-        low, high = (None if text is None else self._si(text, where) for text in (self.low, self.high))
-        if self.log_sd is not None:
-            spread = math.exp(_Z95 * self.log_sd)
-            low, high = max(value / spread, low or 0.0), min(value * spread, high or math.inf)
-        try:
-            return Datum(
-                value=value,
-                unit=self.unit,
-                source=self.source,
-                locator=self.locator,
-                kind=self.kind,
-                date=self.date,
-                low=low,
-                high=high,
-                note=self.note,
-            )
-        except InputError as error:  # it knows what is wrong, and not where the text stands
-            raise InputError(error.what, where=where, allowed=error.allowed, do=error.do) from error
-
-    def _si(self, text: str, where: str) -> float:
-        return units.parse_for_unit(text, self.unit, where=where)
-
-
-class Time(Value, frozen=True, kw_only=True):
-    """A time [s]."""
-
-    unit: ClassVar[str] = "s"
-    suffix: ClassVar[str] = "_s"
-
-
-class Size(Value, frozen=True, kw_only=True):
-    """A size [bytes]."""
-
-    unit: ClassVar[str] = "bytes"
-    suffix: ClassVar[str] = "_bytes"
-
-
-class Rate(Value, frozen=True, kw_only=True):
-    """A rate of bytes [bytes/s] that has no direction, such as that of a memory."""
-
-    unit: ClassVar[str] = "bytes/s"
-    suffix: ClassVar[str] = "_bytes_per_s"
-
-
-class FlopRate(Value, frozen=True, kw_only=True):
-    """A rate of operations [FLOP/s]."""
-
-    unit: ClassVar[str] = "FLOP/s"
-    suffix: ClassVar[str] = "_flop_per_s"
-
-
-class Ratio(Value, frozen=True, kw_only=True):
-    """A plain number [1]."""
-
-    unit: ClassVar[str] = "1"
-    suffix: ClassVar[str] = ""
-
-
-class Count(Ratio, frozen=True, kw_only=True):
-    """A whole number of 1 or more [1]."""
-
-    def _si(self, text: str, where: str) -> float:
-        return float(units.parse_count(text, where=where))
-
-
-class Bandwidth(Rate, frozen=True, kw_only=True):
-    """A bandwidth of a link [bytes/s], as its source states it; it is converted to one direction of one device.
-
-    `per = "node"` is shared by `devices`; `per = "link"` counts `links` links side by side; `direction = "both"` adds
-    the two directions up.
-    """
-
-    per: Literal["device", "node", "link"]
-    direction: Literal["one_way", "both"]
-    devices: _Positive | None = None
-    links: _Positive | None = None
-
-    def _si(self, text: str, where: str) -> float:
-        total = units.parse_for_unit(text, self.unit, where=where) * (self.links or 1) / (self.devices or 1)
-        return total / 2.0 if self.direction == "both" else total
-
-    def datum(self, where: str) -> Datum:
-        """Return the bandwidth of one device in one direction, with its origin.
-
-        Raises InputError as `Value.datum` does, and when the counts do not go with `per`.
-        """
-        wanted = {"device": (False, False), "node": (True, False), "link": (False, True)}[self.per]
-        if (self.devices is not None, self.links is not None) != wanted:
-            raise InputError(
-                f'per = "{self.per}" does not go with devices = {self.devices} and links = {self.links}',
-                where=where,
-                allowed='per = "device" alone, "node" with devices, "link" with links',
-            )
-        return super().datum(where)
-
-
-class LinkEntry(_Table, frozen=True, kw_only=True):
+class LinkEntry(Table, frozen=True, kw_only=True):
     """The two numbers of a link."""
 
     latency: Time
@@ -165,13 +33,19 @@ class NamedLink(LinkEntry, frozen=True, kw_only=True):
     title: str
 
 
-class LinksFile(_Table, frozen=True, kw_only=True):
+class LinksFile(Table, frozen=True, kw_only=True):
     """A file of links by name."""
 
     links: dict[str, dict[str, Any]]
 
 
-class DeviceEntry(_Table, frozen=True, kw_only=True):
+class RungsFile(Table, frozen=True, kw_only=True):
+    """The rungs of the hierarchy of memories and links by name, the nearest to the arithmetic first."""
+
+    rungs: dict[str, dict[str, Any]]
+
+
+class DeviceEntry(Table, frozen=True, kw_only=True):
     """An accelerator."""
 
     name: str
@@ -183,25 +57,55 @@ class DeviceEntry(_Table, frozen=True, kw_only=True):
     fp4: FlopRate
 
 
-class FabricEntry(_Table, frozen=True, kw_only=True):
-    """The tiers of a cluster."""
+class NamedDevice(Table, frozen=True, kw_only=True):
+    """A file of the catalogue of devices: `title` is what a list shows."""
+
+    title: str
+    device: DeviceEntry
+
+
+class SwitchesEntry(Table, frozen=True, kw_only=True):
+    """The tree of switches between nodes, beyond the first switch."""
+
+    nodes_per_leaf: Count
+    hop_latency: Time
+    oversubscription: Ratio
+    leaves_per_pod: Count | None = None
+
+
+class TorusEntry(Table, frozen=True, kw_only=True):
+    """The shape of a torus of devices."""
+
+    x: Count
+    y: Count
+    z: Count | None = None
+
+
+class FabricEntry(Table, frozen=True, kw_only=True):
+    """The tiers of a cluster, and how they hang together."""
 
     devices_per_node: Count
     nics_per_node: Count
     intra_node: LinkEntry
     inter_node: LinkEntry
+    topology: Topology = Topology.SWITCH
+    inter_rack: LinkEntry | None = None
+    nodes_per_rack: Count | None = None
+    switches: SwitchesEntry | None = None
+    torus: TorusEntry | None = None
 
 
-class SystemEntry(_Table, frozen=True, kw_only=True):
-    """A system: one file each."""
+class SystemEntry(Table, frozen=True, kw_only=True):
+    """A system: one file each. `curves` names the system whose node is the same, where the curves are that one's."""
 
     title: str
     device: DeviceEntry
     fabric: FabricEntry
     curve_factor: Ratio
+    curves: str = ""
 
 
-class Constants(_Table, frozen=True, kw_only=True):
+class Constants(Table, frozen=True, kw_only=True):
     """The constants of a decode step."""
 
     memory_efficiency: Ratio
@@ -216,9 +120,15 @@ class Constants(_Table, frozen=True, kw_only=True):
     host_launch: Time
     kernels_per_layer: Ratio
     software_factor: Ratio
+    expert_efficiency: Ratio
+    expert_layer_factor: Ratio
+    fp4_expert_layer_factor: Ratio
+    latent_layer_factor: Ratio
+    linear_layer_factor: Ratio
+    sparse_layer_factor: Ratio
 
 
-class EngineEntry(_Table, frozen=True, kw_only=True):
+class EngineEntry(Table, frozen=True, kw_only=True):
     """A serving engine, the library it brings and the mode it runs in unless told otherwise."""
 
     title: str
@@ -226,7 +136,7 @@ class EngineEntry(_Table, frozen=True, kw_only=True):
     mode: Mode
 
 
-class LibraryEntry(_Table, frozen=True, kw_only=True):
+class LibraryEntry(Table, frozen=True, kw_only=True):
     """A communication library: what it can run where, and whose tuner plans for it across nodes."""
 
     title: str
@@ -235,40 +145,126 @@ class LibraryEntry(_Table, frozen=True, kw_only=True):
     tuner: str
 
 
-class PathEntry(_Table, frozen=True, kw_only=True):
-    """One algorithm and protocol of a tuner, as far as the hardware does not matter."""
+class FactorsEntry(Table, frozen=True, kw_only=True):
+    """Factors that a tuner multiplies with, and where they stand; they are cited together, as one table."""
+
+    factors: tuple[float, ...]
+    source: str
+    locator: str
+    kind: Kind
+
+
+class PathEntry(Table, frozen=True, kw_only=True):
+    """One algorithm and protocol of a tuner, as far as the hardware does not matter.
+
+    A step that is missing is the latency of the link; a share that is missing is that on two nodes.
+    """
 
     algorithm: Algorithm
     protocol: str
-    base: Time
-    intra_step: Time
-    inter_step: Time
+    family: Family
     bandwidth_share: Ratio
+    base: Time | None = None
+    intra_step: Time | None = None
+    inter_step: Time | None = None
+    in_node_step: Time | None = None
+    in_node_share: Ratio | None = None
+    many_nodes_share: Ratio | None = None
+    correction: FactorsEntry | None = None
+    plateau: FactorsEntry | None = None
 
 
-class PathsEntry(_Table, frozen=True, kw_only=True):
+class PathsEntry(Table, frozen=True, kw_only=True):
     """The paths of a tuner."""
 
-    tree_ll: PathEntry
-    tree_ll128: PathEntry
-    tree_simple: PathEntry
-    ring_ll: PathEntry
-    ring_ll128: PathEntry
-    ring_simple: PathEntry
+    tree_ll: PathEntry | None = None
+    tree_ll128: PathEntry | None = None
+    tree_simple: PathEntry | None = None
+    ring_ll: PathEntry | None = None
+    ring_ll128: PathEntry | None = None
+    ring_simple: PathEntry | None = None
+    nvls_simple: PathEntry | None = None
+    nvls_tree_simple: PathEntry | None = None
+    collnet_direct_simple: PathEntry | None = None
+    collnet_chain_simple: PathEntry | None = None
+    pat_simple: PathEntry | None = None
 
 
-class LimitsEntry(_Table, frozen=True, kw_only=True):
-    """What each path of a tuner cannot exceed on one architecture."""
+class PathLimitsEntry(Table, frozen=True, kw_only=True):
+    """What each path of a tuner cannot exceed on one architecture and count of nodes."""
 
-    tree_ll: Rate
-    tree_ll128: Rate
-    tree_simple: Rate
-    ring_ll: Rate
-    ring_ll128: Rate
-    ring_simple: Rate
+    tree_ll: Rate | None = None
+    tree_ll128: Rate | None = None
+    tree_simple: Rate | None = None
+    ring_ll: Rate | None = None
+    ring_ll128: Rate | None = None
+    ring_simple: Rate | None = None
+    nvls_tree_simple: Rate | None = None
 
 
-class SourceEntry(_Table, frozen=True, kw_only=True):
+class LimitsEntry(PathLimitsEntry, frozen=True, kw_only=True):
+    """What each path of a tuner cannot exceed on one architecture: on two nodes, on one, and on three or more.
+
+    `nvls_share` is how much of the bus its switches carry; without it the architecture has no such switches.
+    """
+
+    in_node: PathLimitsEntry | None = None
+    many_nodes: PathLimitsEntry | None = None
+    nvls_share: Ratio | None = None
+
+
+class TunerEntry(Table, frozen=True, kw_only=True):
+    """A tuner: its paths, what limits them by architecture, and the doubt about it all.
+
+    `like` names the architecture whose limits another one takes.
+    """
+
+    factor: Ratio
+    channels: Ratio
+    paths: PathsEntry
+    limits: dict[str, LimitsEntry]
+    like: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class FixedTimeEntry(Table, frozen=True, kw_only=True):
+    """Parts of a collective's fixed time that no curve shows."""
+
+    switch_hop: Time
+    network_hop: Time
+    graph_node: Time
+
+
+class RuleEntry(Table, frozen=True, kw_only=True):
+    """One rule of a library: the algorithms it runs in order of size, and up to which size each, by ranks.
+
+    `limits` maps a number of ranks (`8`, `4-7`, `512+`) to one size for each algorithm but the last. `source` is one of
+    the file's own table of sources.
+    """
+
+    library: str
+    version: str
+    op: Op
+    algorithms: tuple[str, ...]
+    limits: dict[str, tuple[str, ...]]
+    source: str
+    locator: str
+    architectures: tuple[str, ...] = ()
+    mode: Mode | None = None
+    variant: str = ""
+    only: Ranks = "any"
+    per_pair: bool = False
+    strict: bool = False
+    note: str = ""
+
+
+class RulesFile(Table, frozen=True, kw_only=True):
+    """The file of the libraries' own rules, with their sources, and the systems whose switches add up."""
+
+    sources: dict[str, dict[str, Any]]
+    rules: dict[str, dict[str, Any]]
+
+
+class SourceEntry(Table, frozen=True, kw_only=True):
     """A source."""
 
     title: str
@@ -277,7 +273,7 @@ class SourceEntry(_Table, frozen=True, kw_only=True):
     licence: str = ""
 
 
-class ModelOrigin(_Table, frozen=True, kw_only=True):
+class ModelOrigin(Table, frozen=True, kw_only=True):
     """Where a model's config.json comes from; the key `nhalf` of a model file."""
 
     source: str
@@ -285,19 +281,14 @@ class ModelOrigin(_Table, frozen=True, kw_only=True):
     date: str
 
 
-def data(entry: msgspec.Struct, *, where: str) -> Iterator[tuple[str, Datum]]:
-    """Yield every value below an entry: its path with the suffix of the unit (`device.memory_bytes`), and its Datum.
-
-    Raises InputError when a value cannot be read; the message names the field as the file does.
-    """
-    for name, value in _values(entry, ""):
-        yield f"{name}{value.suffix}", value.datum(f"{where}, {name}")
-
-
-def _values(entry: msgspec.Struct, path: str) -> Iterator[tuple[str, Value]]:
-    for name in entry.__struct_fields__:
-        field = getattr(entry, name)
-        if isinstance(field, Value):
-            yield f"{path}{name}", field
-        elif isinstance(field, msgspec.Struct):
-            yield from _values(field, f"{path}{name}.")
+@cache
+def value_fields() -> frozenset[str]:
+    """Return the names of every field that holds a value, in whatever entry."""
+    entries = [each for each in globals().values() if isinstance(each, type) and issubclass(each, Table)]
+    return frozenset(
+        field.name
+        for each in entries
+        if not issubclass(each, Value)
+        for field in msgspec.structs.fields(each)
+        if any(isinstance(kind, type) and issubclass(kind, Value) for kind in (field.type, *get_args(field.type)))
+    )

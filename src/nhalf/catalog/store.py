@@ -7,26 +7,29 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.catalog import build, files
+from nhalf.catalog import build, files, libraries, resolve, schema
 from nhalf.catalog.curves import read_curves
 from nhalf.catalog.files import catalog_version, place, sources
+from nhalf.catalog.overlay import remembered
 from nhalf.catalog.reading import convert, convert_each
 from nhalf.catalog.schema import (
     Constants,
     EngineEntry,
+    FixedTimeEntry,
     LibraryEntry,
-    LimitsEntry,
     LinksFile,
     ModelOrigin,
+    NamedDevice,
     NamedLink,
-    PathsEntry,
-    Ratio,
+    RuleEntry,
+    RulesFile,
+    SourceEntry,
     SystemEntry,
+    TunerEntry,
 )
-from nhalf.citation import Datum
+from nhalf.citation import Datum, Source
 from nhalf.collective import Mode
 from nhalf.errors import InputError, did_you_mean
 from nhalf.transformer import from_config
@@ -36,19 +39,35 @@ if TYPE_CHECKING:
 
     from nhalf.catalog.build import Origins
     from nhalf.curve import MeasuredCurve
-    from nhalf.library import Library
+    from nhalf.device import Device
+    from nhalf.library import Library, Rule
     from nhalf.link import Link
     from nhalf.stack import Stack
     from nhalf.system import System
     from nhalf.transformer import Transformer
 
-__all__ = ["KINDS", "catalog_version", "find", "library", "link", "names", "sources", "stack", "system", "transformer"]
+__all__ = [
+    "KINDS",
+    "catalog_version",
+    "device",
+    "find",
+    "fixed_time",
+    "library",
+    "link",
+    "names",
+    "rule_sources",
+    "rules",
+    "sources",
+    "stack",
+    "system",
+    "transformer",
+]
 
-KINDS: Final = ("system", "engine", "library", "link", "model")
+KINDS: Final = ("system", "device", "link", "library", "engine", "model")
 """What can be found by name."""
 
 _IGNORED: Final = str.maketrans("", "", " _-")
-_FOLDERS: Final = {"system": ("systems", ".toml"), "model": ("models", ".json")}
+_FOLDERS: Final = {"system": ("systems", ".toml"), "device": ("devices", ".toml"), "model": ("models", ".json")}
 _TABLES: Final = {
     "engine": ("stacks.toml", "engines"),
     "library": ("libraries.toml", "libraries"),
@@ -65,7 +84,16 @@ def system(name: str, *, curves: bool = False, where: str = "system") -> tuple[S
     """
     key = find("system", name, where=where)
     built, origins = _system(key)
-    return (replace(built, curves=_curves(key)) if curves else built), dict(origins)
+    return (replace(built, curves=measured(key)) if curves else built), dict(origins)
+
+
+def device(name: str, *, where: str = "device") -> tuple[Device, Origins]:
+    """Return a device, and the origins of its numbers (`memory_bytes`).
+
+    Raises InputError when there is no such device.
+    """
+    key = find("device", name, where=where)
+    return build.device(device_entry(key).device, where=place(f"devices/{key}.toml"))
 
 
 def stack(
@@ -104,6 +132,12 @@ def link(name: str, *, where: str = "link") -> tuple[Link, Origins]:
     return build.link(link_entries()[key], where=f"{place('links.toml')} [{key}]")
 
 
+def rung(key: str) -> tuple[Link, Origins]:
+    """Return a rung of the hierarchy of memories and links, and the origins of its two numbers."""
+    where = f"{place('hierarchy.toml')} [{key}]"
+    return build.link(convert(resolve.rungs()[key], NamedLink, where=where), where=where)
+
+
 def transformer(name: str, *, where: str = "model") -> tuple[Transformer, Datum]:
     """Return a transformer, and its number of parameters with the origin of the config.json it was counted from.
 
@@ -133,7 +167,7 @@ def find(kind: str, name: str, *, where: str) -> str:
     Raises InputError when it means nothing here, with what does.
     """
     spellings = _spellings(kind)
-    key = spellings.get(_letters(name))
+    key = spellings.get(letters(name))
     if key is None:
         raise InputError(
             f"the catalogue has no {kind} {name!r}",
@@ -144,15 +178,16 @@ def find(kind: str, name: str, *, where: str) -> str:
     return key
 
 
-@cache
+@remembered
 def _spellings(kind: str) -> dict[str, str]:
     """Return the id of a kind by the letters of every name it goes by."""
-    known = {_letters(name): name for name in names(kind)}
-    other = {_letters(alias): name for name, others in files.aliases().get(kind, {}).items() for alias in others}
+    known = {letters(name): name for name in names(kind)}
+    other = {letters(alias): name for name, others in files.aliases().get(kind, {}).items() for alias in others}
     return other | known
 
 
-def _letters(name: str) -> str:
+def letters(name: str) -> str:
+    """Return a name without what is ignored in it: case, spaces, `_` and `-`."""
     return name.casefold().translate(_IGNORED)
 
 
@@ -160,9 +195,13 @@ def _letters(name: str) -> str:
 
 
 def system_entry(key: str) -> SystemEntry:
-    """Return what the file of a system says."""
-    path = f"systems/{key}.toml"
-    return convert(files.tables(path), SystemEntry, where=place(path))
+    """Return what the file of a system says, with the device and the links that it names."""
+    return convert(resolve.system(key), SystemEntry, where=place(f"systems/{key}.toml"))
+
+
+def device_entry(key: str) -> NamedDevice:
+    """Return what the file of a device says."""
+    return convert(resolve.named("devices", key), NamedDevice, where=place(f"devices/{key}.toml"))
 
 
 def engine_entry(key: str) -> EngineEntry:
@@ -182,34 +221,53 @@ def library_entry(key: str) -> LibraryEntry:
     return convert(files.tables("libraries.toml")["libraries"][key], LibraryEntry, where=where)
 
 
-def tuner_parts(name: str, architecture: str) -> build.TunerParts:
-    """Return the entries of a tuner on an architecture.
-
-    Raises InputError when the tuner knows no such architecture.
-    """
-    tuner: dict[str, Any] = files.tables("libraries.toml")["tuners"][name]
-    where = f"{place('libraries.toml')} [tuners.{name}]"
-    if architecture not in tuner["limits"]:
-        known = list(tuner["limits"])
-        raise InputError(
-            f"the tuner of {name} has no limits for the architecture {architecture!r}",
-            where="architecture",
-            allowed=", ".join(known),
-            do=did_you_mean(architecture, known),
-        )
-    return build.TunerParts(
-        paths=convert(tuner["paths"], PathsEntry, where=where),
-        limits=convert(tuner["limits"][architecture], LimitsEntry, where=f"{where} limits.{architecture}"),
-        factor=convert(tuner["factor"], Ratio, where=where),
-    )
+@remembered
+def tuner_entries() -> dict[str, TunerEntry]:
+    """Return what is said of each tuner."""
+    return convert_each(files.tables("libraries.toml")["tuners"], TunerEntry, where=place("libraries.toml"))
 
 
 def architectures(tuner: str) -> list[str]:
     """Return the architectures that a tuner knows."""
-    return list(files.tables("libraries.toml")["tuners"][tuner]["limits"])
+    return list(tuner_entries()[tuner].limits)
 
 
-@cache
+@remembered
+def _known_architectures() -> frozenset[str]:
+    """Return the architecture of every system and device of the catalogue."""
+    systems = {system_entry(key).device.architecture for key in names("system")}
+    return frozenset(systems | {device_entry(key).device.architecture for key in names("device")})
+
+
+def fixed_time() -> dict[str, Datum]:
+    """Return the parts of a collective's fixed time that no curve shows, by name [s].
+
+    `tcp_step` is a message through the kernel's network stack, on 100 Gb/s Ethernet.
+    """
+    where = place("libraries.toml")
+    entry = convert(files.tables("libraries.toml")["fixed_time"], FixedTimeEntry, where=where)
+    parts = {name.removesuffix("_s"): datum for name, datum in schema.data(entry, where=where)}
+    return {**parts, "tcp_step": link("tcp-100g")[1]["latency_s"]}
+
+
+@remembered
+def rules() -> tuple[Rule, ...]:
+    """Return every library's own rules about which algorithm it runs up to which size."""
+    where = place("thresholds.toml")
+    file = convert(files.tables("thresholds.toml"), RulesFile, where=where)
+    origins = convert_each(file.sources, SourceEntry, where=f"{where} sources")
+    entries = convert_each(file.rules, RuleEntry, where=where)
+    return tuple(rule for key, entry in entries.items() for rule in libraries.rules(key, entry, origins, where=where))
+
+
+@remembered
+def rule_sources() -> dict[str, Source]:
+    """Return the sources of the rules by their key."""
+    entries = convert_each(files.tables("thresholds.toml")["sources"], SourceEntry, where=place("thresholds.toml"))
+    return {key: Source(key=key, title=each.title, url=each.url, date=each.date) for key, each in entries.items()}
+
+
+@remembered
 def link_entries() -> dict[str, NamedLink]:
     """Return what is said of each link."""
     return links_in(files.tables("links.toml"), where=place("links.toml"))
@@ -226,25 +284,35 @@ def links_in(tables: Mapping[str, Any], *, where: str) -> dict[str, NamedLink]:
 # --- nouns: built once ------------------------------------------------------------------------------------------------
 
 
-@cache
+@remembered
 def _system(key: str) -> tuple[System, Origins]:
     return build.system(key, system_entry(key), where=place(f"systems/{key}.toml"))
 
 
-@cache
-def _curves(key: str) -> tuple[MeasuredCurve, ...]:
-    """Return the curves measured on a system; none when it has no table."""
-    table = files.text(f"curves/{key}.csv")
-    return tuple(read_curves(table, key)) if table else ()
+@remembered
+def measured(key: str) -> tuple[MeasuredCurve, ...]:
+    """Return the curves measured on a system, the user's before nhalf's; none when it has no table.
+
+    A system whose node is that of another one has the curves of that one, which keep its name.
+    """
+    of = resolve.measured_on(key)
+    path = f"curves/{of}.csv"
+    tables = dict.fromkeys(table for table in (files.text(path), files.own_text(path)) if table)
+    return tuple(curve for table in tables for curve in read_curves(table, of))
 
 
-@cache
+@remembered
 def _library(key: str, architecture: str) -> tuple[Library, Origins]:
     entry = library_entry(key)
-    return build.library(key, entry, tuner_parts(entry.tuner, architecture), where=place("libraries.toml"))
+    tuners = tuner_entries()
+    try:
+        parts = libraries.tuner_for(entry.tuner, architecture, tuners, frozenset())
+    except InputError:  # only now is it worth reading every system
+        parts = libraries.tuner_for(entry.tuner, architecture, tuners, _known_architectures())
+    return libraries.library(key, entry, parts, where=place("libraries.toml"))
 
 
-@cache
+@remembered
 def _transformer(key: str) -> tuple[Transformer, Datum]:
     path = f"models/{key}.json"
     config = json.loads(files.text(path))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from nhalf.catalog.listing import entries
+from nhalf.catalog import listing
 from nhalf.cli import output
+from nhalf.decide.hierarchy import ladder
 from nhalf.report import catalog as report
 
 
@@ -14,11 +15,20 @@ from nhalf.report import catalog as report
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
 def catalog(kind: str | None, name: str | None, as_json: bool) -> None:
-    """List the systems, engines, libraries, links and models, or show the values of one."""
-    listed = entries(kind, name)
+    """List what is known, or show every value of one thing with its source.
+
+    KIND is one of systems, devices, links, libraries, engines, models, hierarchy, curves, sources (one or many).
+    NAME is an id or another name of it; of curves, any part of SYSTEM/LIBRARY VERSION/MODE/OP.
+
+    NHALF_CATALOG names a file or folder of your own: it adds to what is known, and overrides it.
+    """
+    meant = None if kind is None else listing.kind_of(kind)
+    listed = listing.entries(meant, name)
+    yours = listing.yours()
+    rungs = ladder(listing.rungs()) if meant == "hierarchy" and name is None else []
     if as_json:
-        output.write_json(report.document(listed))
+        output.write_json(report.document(listed, yours=yours, rungs=rungs))
         return
     canvas = output.canvas()
-    report.write(listed, canvas)
+    report.write(listed, canvas, named=name is not None, yours=yours, rungs=rungs)
     output.write(canvas.text)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nhalf.breakdown import Quantity, Term, leaf, smallest, total
-from nhalf.collective import Algorithm
+from nhalf.collective import Op
 from nhalf.laws.collective import ACROSS_NODES, IN_NODE
+from nhalf.laws.collective.table import Law, candidates
+from nhalf.laws.tuner import all_reduce_paths, plan
 
 if TYPE_CHECKING:
     from nhalf.fabric import Span
-    from nhalf.library import Library, TunerPath
+    from nhalf.library import Library
 
 
 def all_reduce(size_bytes: Quantity, span: Span, library: Library) -> Term:
@@ -32,32 +34,45 @@ def tuner_all_reduce(size_bytes: Quantity, span: Span, library: Library) -> Term
     ----------
     NVIDIA/nccl at 5067397c (2.30.7), src/graph/tuning.cc: baseLatencies, hwLatencies, bandwidth rules.
     """
-    return smallest("tuner", *(_tuner_path(size_bytes, span, path) for path in library.tuner.paths))
+    return smallest("tuner", *all_reduce_paths(size_bytes, span, library))
 
 
-def _tuner_path(size_bytes: Quantity, span: Span, path: TunerPath) -> Term:
-    """Return the tuner's time for one algorithm and protocol."""
-    terms = {
-        "n": size_bytes,
-        "k": float(span.ranks_per_node),
-        "m": float(span.nodes),
-        "base": path.base_s,
-        "intra": path.intra_step_s,
-        "inter": path.inter_step_s,
-        "bus": span.intra.bandwidth_bytes_per_s,
-        "nics": span.rails * span.inter.bandwidth_bytes_per_s,
-        "share": path.bandwidth_share,
-        "limit": path.bandwidth_limit_bytes_per_s,
-    }
-    rate = "minimum(bus, nics)" if span.nodes > 1 else "bus"
-    bus = f"minimum({rate} * share, limit)"
-    if path.algorithm == Algorithm.RING:
-        fixed = "base + 2 * (k * m - m) * intra + 2 * (m - 1) * inter"
-        transfer = f"2 * (k * m - 1) / (k * m) * n / {bus}"
-    else:
-        fixed = "base + 2 * ((k - 1) * intra + log2_floor(m) * inter)"
-        transfer = f"2 * n / {bus}"
-    name = f"{path.algorithm}/{path.protocol}"
-    return total(
-        name, leaf("steps", fixed, terms, column="fixed"), leaf("transfer", transfer, terms, column="transfer")
-    )
+def fastest(op: Op, size_bytes: Quantity, span: Span, library: Library) -> Term:
+    """Return the time [s] of the fastest algorithm of an operation that the library can run on the span.
+
+    For an operation other than the all-reduce, libraries run rings, or sends and receives between all pairs at once.
+    """
+    if op == Op.ALL_REDUCE:
+        return all_reduce(size_bytes, span, library)
+    laws = candidates(op, span)
+    names = [name for name in ("ring", "direct") if name in laws and not laws[name].needs] or list(laws)[:1]
+    return smallest("law", *(_applied(laws[name], size_bytes, span) for name in names))
+
+
+def _applied(law: Law, size_bytes: Quantity, span: Span) -> Term:
+    """Return a law's time [s] on a span on which it is defined, reductions free of charge."""
+    time = law.on(span)
+    if time is None:
+        message = "a law was chosen for a span that it does not apply to"
+        raise ValueError(message)
+    return time(size_bytes, span, 0.0)
+
+
+def planned(op: Op, size_bytes: Quantity, span: Span, library: Library) -> Term:
+    """Return the time [s] that NCCL would plan for an operation: its tuner's, or its kernel's base and the law.
+
+    Sends and receives (all-to-all) have no plan; they pay the base of a kernel, once.
+    """
+    if op == Op.ALL_REDUCE:
+        return tuner_all_reduce(size_bytes, span, library)
+    paths = plan(op, size_bytes, span, library)
+    if paths:
+        return smallest("tuner", *(term for _, term in paths))
+    base = leaf("kernel", "base", {"base": kernel_base(library)}, column="fixed")
+    return total("sends and receives", base, fastest(op, size_bytes, span, library))
+
+
+def kernel_base(library: Library) -> Quantity:
+    """Return the time [s] that the library's tuner charges once for a ring of the LL protocol, or for its last path."""
+    path = library.tuner.ring_ll or library.tuner.paths[-1]
+    return 0.0 if path.base_s is None else path.base_s

@@ -1,0 +1,110 @@
+"""Puts the parts that a file names in their places: a system's device and links, and what is `like` another.
+
+`like = "h100-sxm"` at the top of a system or device takes over everything that it does not say itself; so does `like`
+in a tier of a fabric, of a link. A name alone is short for that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from nhalf.catalog import files
+from nhalf.catalog.overlay import LIKE, merged
+from nhalf.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TIERS: Final = ("intra_node", "inter_node", "inter_rack")
+
+
+def system(key: str) -> dict[str, Any]:
+    """Return the tables of a system, with the device and the links that it names.
+
+    Raises InputError when it names something that is not there, or is like itself.
+    """
+    defaults = files.tables("defaults.toml")
+    measured = "measured" if files.text(f"curves/{measured_on(key)}.csv") else "unmeasured"
+    tables = merged(defaults[measured], named("systems", key))
+    where = files.place(f"systems/{key}.toml")
+    if "device" in tables:
+        tables["device"] = _device(tables["device"], f"{where}, device")
+    fabric = tables.get("fabric")
+    if isinstance(fabric, dict):
+        tables["fabric"] = {
+            name: _link(part, f"{where}, fabric.{name}") if name in TIERS else part for name, part in fabric.items()
+        }
+        if isinstance(fabric.get("switches"), str):
+            trees: Mapping[str, Any] = defaults["switches"]
+            tables["fabric"]["switches"] = trees[_known(fabric["switches"], list(trees), f"{where}, fabric.switches")]
+    return tables
+
+
+def measured_on(key: str) -> str:
+    """Return the system whose curves are those of a system: itself, or the one of the same node that it names.
+
+    Raises InputError when that is not there.
+    """
+    other = files.tables(f"systems/{key}.toml").get("curves", key)
+    return (
+        key
+        if other == key
+        else _known(other, files.stems("systems", ".toml"), f"{files.place(f'systems/{key}.toml')}, curves")
+    )
+
+
+def named(folder: str, key: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the tables of a system or a device, laid over those of what it is like.
+
+    Raises InputError when that is not there, or leads back to itself.
+    """
+    tables = dict(files.tables(f"{folder}/{key}.toml"))
+    other = tables.pop(LIKE, None)
+    if other is None:
+        return tables
+    where = f"{files.place(f'{folder}/{key}.toml')}, like"
+    if other == key or other in seen:
+        raise InputError(f"{key} is like itself", where=where, allowed="another name")
+    known = _known(other, files.stems(folder, ".toml"), where)
+    return merged(named(folder, known, (*seen, key)), tables)
+
+
+def _device(part: Any, where: str) -> Any:  # noqa: ANN401  a part of a file, whatever was written there
+    """Return the tables of a device: its own, over those of a device that it names."""
+    if isinstance(part, str):
+        part = {LIKE: part}
+    if not isinstance(part, dict) or LIKE not in part:
+        return part
+    found = named("devices", _known(part[LIKE], files.stems("devices", ".toml"), where))["device"]
+    return merged(found, {name: value for name, value in part.items() if name != LIKE})
+
+
+def rungs() -> dict[str, dict[str, Any]]:
+    """Return the tables of the hierarchy, each rung with the numbers of the link that it names.
+
+    Raises InputError when it names one that is not there.
+    """
+    where = files.place("hierarchy.toml")
+    found: Mapping[str, dict[str, Any]] = files.tables("hierarchy.toml")["rungs"]
+    return {name: dict(_link(part, f"{where}, {name}")) for name, part in found.items()}
+
+
+def _link(part: Any, where: str) -> Any:  # noqa: ANN401  a part of a file, whatever was written there
+    """Return the two numbers of a tier: its own, over those of a link that it names."""
+    if isinstance(part, str):
+        part = {LIKE: part}
+    if not isinstance(part, dict) or LIKE not in part:
+        return part
+    links: Mapping[str, Any] = files.tables("links.toml")["links"]
+    found = dict(links[_known(part[LIKE], list(links), where)])
+    found.pop("title", None)
+    return merged(found, {name: value for name, value in part.items() if name != LIKE})
+
+
+def _known(name: object, known: list[str], where: str) -> str:
+    """Return a name that is known, spelled as it is known."""
+    if not isinstance(name, str) or name not in known:
+        raise InputError(
+            f"there is no {name!r}", where=where, allowed=", ".join(known), do=did_you_mean(str(name), known)
+        )
+    return name

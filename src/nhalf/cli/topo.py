@@ -1,0 +1,48 @@
+"""`nhalf topo`: the matrix of `nvidia-smi topo -m` as links."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from nhalf.catalog import store
+from nhalf.catalog.topology import GENERATIONS, machine
+from nhalf.cli import output
+from nhalf.errors import InputError
+from nhalf.evidence.readers.topo import read
+from nhalf.loading.files import read_text, write_text
+from nhalf.report import topo as report
+
+
+@click.command()
+@click.argument("source")
+@click.option("--on", "system", metavar="SYSTEM", help="A system with these GPUs: says how fast an NVLink is.")
+@click.option(
+    "--pcie", type=int, metavar="N", help=f"Generation of the slots: {', '.join(map(str, GENERATIONS))}.  [assumed]"
+)
+@click.option("--save", metavar="FILE", help="Write the machine as a system like SYSTEM, for NHALF_CATALOG.")
+@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
+def topo(source: str, system: str | None, pcie: int | None, save: str | None, as_json: bool) -> None:
+    """Read `nvidia-smi topo -m` from SOURCE (a file, or - for standard input) into links.
+
+    Each cell becomes a link under nvidia-smi's letters, and the weakest edge of the ring of GPUs is named.
+    """
+    if save and not system:
+        raise InputError("--save is given without --on", where="--save", allowed="--on SYSTEM: what the rest is like")
+    stdin = source == "-"
+    text = sys.stdin.read() if stdin else read_text(Path(source))
+    found = machine(read(text, where="stdin" if stdin else source), on=system, pcie=pcie)
+    if save and system:
+        name = "-".join(re.findall(r"[a-z0-9]+", Path(save).stem.casefold())) or "my-box"
+        like = store.find("system", system, where="--on")
+        write_text(Path(save), report.catalogue(found, name=name, like=like))
+        click.echo(f"{save} holds the system {name}: NHALF_CATALOG={save} nhalf decode MODEL --on {name}", err=True)
+    if as_json:
+        output.write_json(report.document(found))
+        return
+    canvas = output.canvas()
+    report.write(found, canvas)
+    output.write(canvas.text)

@@ -1,0 +1,54 @@
+"""The hierarchy of memories and links as one ladder: how many orders of magnitude each rung is from the first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nhalf.link import Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """One rung: its two numbers, and how they stand to the first rung and to the one before.
+
+    `latency_orders` and `bandwidth_orders` are decimal orders of magnitude from the first rung, slower and narrower
+    counted as positive; `latency_ratio` and `bandwidth_ratio` are to the rung before, 1 for the first.
+    """
+
+    name: str
+    latency_s: float
+    bandwidth_bytes_per_s: float
+    half_size_bytes: float
+    latency_orders: float
+    bandwidth_orders: float
+    latency_ratio: float
+    bandwidth_ratio: float
+
+
+def ladder(links: Iterable[tuple[str, Link]]) -> list[Rung]:
+    """Return the rungs of named links, in their order; a link of no latency has no place on it and is left out."""
+    found: list[Rung] = []
+    for name, link in links:
+        latency_s, bandwidth = float(link.latency_s), float(link.bandwidth_bytes_per_s)
+        if latency_s <= 0:
+            continue
+        first_s, first = (found[0].latency_s, found[0].bandwidth_bytes_per_s) if found else (latency_s, bandwidth)
+        last_s, last = (found[-1].latency_s, found[-1].bandwidth_bytes_per_s) if found else (latency_s, bandwidth)
+        found.append(
+            Rung(
+                name=name,
+                latency_s=latency_s,
+                bandwidth_bytes_per_s=bandwidth,
+                half_size_bytes=float(link.half_size_bytes),
+                latency_orders=math.log10(latency_s / first_s),
+                bandwidth_orders=math.log10(first / bandwidth),
+                latency_ratio=latency_s / last_s,
+                bandwidth_ratio=last / bandwidth,
+            )
+        )
+    return found

@@ -1,0 +1,126 @@
+"""All-reduce across nodes: which steps and which bytes each tier pays for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nhalf.laws.collective.base import SLOWEST, law, slow_ring_steps, tiered
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Quantity, Term
+    from nhalf.fabric import Span
+
+
+def hierarchical_all_reduce(size_bytes: Quantity, span: Span, *, reduce_s_per_byte: Quantity = 0.0) -> Term:
+    """Return the time [s] of reduce-scatter in the node, ring all-reduce across nodes per rail, all-gather in the node.
+
+    Exact with one NIC per device; with fewer (`rails` < k) a rail carries the traffic of k / rails devices, which is
+    exact for large messages and up to 26 % too long near 1 MiB, where rails fill each other's gaps.
+
+    References
+    ----------
+    M. Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy",
+    MLSys (2019).
+    """
+    fixed = "2 * (k - 1) * alpha_i + 2 * (m - 1) * alpha_x"
+    transfer = "2 * (k - 1) / k * n / beta_i + 2 * (m - 1) / m * n / (rails * beta_x)"
+    terms = tiered(size_bytes, span, reduce_s_per_byte)
+    return law("hierarchical", fixed, transfer, terms, "((k - 1) / k + (m - 1) / m / k)")
+
+
+def flat_ring_all_reduce(size_bytes: Quantity, span: Span, *, reduce_s_per_byte: Quantity = 0.0) -> Term:
+    """Return the time [s] of one ring through every rank of several nodes, where latency pipelines.
+
+    A rank waits for the slow link only when its chunk comes over it: of the 2 (K - 1) steps 2 m are slow, not all
+    (exact for three or more ranks a node; 2 m - 1 for two; every step is slow with one rank a node). `rails` rings
+    through different NICs share the bytes.
+
+    References
+    ----------
+    LogGP ports: A. Alexandrov et al., "LogGP", SPAA (1995); the count is checked by message-level simulation.
+    """
+    terms = {**tiered(size_bytes, span, reduce_s_per_byte), "slow": slow_ring_steps(span, turns=2)}
+    fixed = "(2 * (k * m - 1) - slow) * alpha_i + slow * alpha_x"
+    transfer = f"2 * (k * m - 1) / (k * m) * n * {SLOWEST}"
+    return law("ring", fixed, transfer, terms, "(k * m - 1) / (k * m)")
+
+
+def chain_tree_all_reduce(size_bytes: Quantity, span: Span, *, reduce_s_per_byte: Quantity = 0.0) -> Term:
+    """Return the time [s] of NCCL's tree: a chain inside each node, a double binary tree between nodes.
+
+    Each byte goes up and down once through both tiers, one after the other: exact for a message too small to be cut
+    into a pipeline, and up to twice too long for a large one, where the ring is the faster algorithm.
+
+    References
+    ----------
+    NVIDIA/nccl at 5067397c (2.30.7), src/graph/tuning.cc, latency of the tree all-reduce.
+    """
+    fixed = "2 * (k - 1) * alpha_i + 2 * log2_ceil(m) * alpha_x"
+    transfer = "2 * minimum(k - 1, 1) * n / beta_i + 2 * minimum(m - 1, 1) * n / (rails * beta_x)"
+    return law("chain-tree", fixed, transfer, tiered(size_bytes, span, reduce_s_per_byte), "2")
+
+
+def tiered_doubling_all_reduce(size_bytes: Quantity, span: Span, *, reduce_s_per_byte: Quantity = 0.0) -> Term:
+    """Return the time [s] of recursive doubling with the near partners first: log2 k steps in the node, log2 m across.
+
+    In a step across, all k ranks of a node send the whole vector through its `rails` NICs. Exact for powers of two of
+    ranks a node and of nodes; an upper bound otherwise (each level rounds up).
+
+    References
+    ----------
+    R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of collective communication operations in MPICH" (2005).
+    """
+    fixed = "log2_ceil(k) * alpha_i + log2_ceil(m) * alpha_x"
+    transfer = "log2_ceil(k) * n / beta_i + log2_ceil(m) * k * n / (rails * beta_x)"
+    terms = tiered(size_bytes, span, reduce_s_per_byte)
+    return law("recursive-doubling", fixed, transfer, terms, "(log2_ceil(k) + log2_ceil(m))")
+
+
+def tiered_rabenseifner_all_reduce(size_bytes: Quantity, span: Span, *, reduce_s_per_byte: Quantity = 0.0) -> Term:
+    """Return the time [s] of halving and doubling with the near partners first: the large pieces stay in the node.
+
+    It moves the bytes of the hierarchical algorithm in fewer steps. Exact for powers of two of ranks a node and of
+    nodes; otherwise each level rounds its steps up.
+
+    References
+    ----------
+    R. Rabenseifner, "Optimization of collective reduction operations", ICCS (2004).
+    """
+    fixed = "2 * log2_ceil(k) * alpha_i + 2 * log2_ceil(m) * alpha_x"
+    transfer = "2 * (k - 1) / k * n / beta_i + 2 * (m - 1) / m * n / (rails * beta_x)"
+    terms = tiered(size_bytes, span, reduce_s_per_byte)
+    return law("rabenseifner", fixed, transfer, terms, "((k - 1) / k + (m - 1) / m / k)")
+
+
+def tiered_binomial_all_reduce(size_bytes: Quantity, span: Span, *, reduce_s_per_byte: Quantity = 0.0) -> Term:
+    """Return the time [s] of a binomial reduce and broadcast, node leaders across: the vector goes through one NIC.
+
+    Exact for powers of two; otherwise an upper bound.
+
+    References
+    ----------
+    R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of collective communication operations in MPICH" (2005).
+    """
+    fixed = "2 * log2_ceil(k) * alpha_i + 2 * log2_ceil(m) * alpha_x"
+    transfer = "2 * log2_ceil(k) * n / beta_i + 2 * log2_ceil(m) * n / beta_x"
+    terms = tiered(size_bytes, span, reduce_s_per_byte)
+    return law("binomial", fixed, transfer, terms, "(log2_ceil(k) + log2_ceil(m))")
+
+
+def sharp_all_reduce(
+    size_bytes: Quantity, span: Span, *, levels: Quantity = 1.0, reduce_s_per_byte: Quantity = 0.0
+) -> Term:
+    """Return the time [s] of an all-reduce whose part across nodes is added up in `levels` levels of switches.
+
+    In the node a direct reduce-scatter and all-gather; across, each rail sends its part up once and receives the sum
+    once, both ways at a time: n / (rails beta_x), half of a large ring's. `alpha_x` is up to a switch and down again.
+    Not simulated.
+
+    References
+    ----------
+    R. L. Graham et al., "Scalable hierarchical aggregation protocol (SHArP)", COM-HPC (2016).
+    """
+    terms = {**tiered(size_bytes, span, reduce_s_per_byte), "levels": levels}
+    fixed = "2 * minimum(k - 1, 1) * alpha_i + levels * minimum(m - 1, 1) * alpha_x"
+    transfer = "2 * (k - 1) / k * n / beta_i + minimum(m - 1, 1) * n / (rails * beta_x)"
+    return law("sharp", fixed, transfer, terms, "(k - 1) / k")

@@ -1,0 +1,118 @@
+"""`nhalf topo` on the command line: from a pipe or a file to links, the document of the contract, and bad input."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from tests.cli.command import Result, invoke, matches, refused
+
+from nhalf import cli
+
+LOGS = Path(__file__).resolve().parents[1] / "logs" / "topo"
+
+
+@pytest.fixture(autouse=True)
+def listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cli.COMMANDS, "topo", "The matrix of nvidia-smi topo -m as links.")
+
+
+def piped(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: str) -> Result:
+    monkeypatch.setattr("sys.stdin", io.StringIO((LOGS / f"{name}.txt").read_text(encoding="utf-8")))
+    return invoke("topo", "-", *arguments)
+
+
+def test_a_pipe_prints_the_stored_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = piped(monkeypatch, "v100-dgx-1")
+    assert (result.code, result.err) == (0, "")
+    assert matches("topo_v100_100", result.out)
+
+
+@pytest.mark.parametrize("path", sorted(LOGS.glob("*.txt")), ids=lambda path: path.stem)
+def test_a_file_is_read_like_a_pipe(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = invoke("topo", str(path))
+    assert result.code == 0, result.err
+    assert result.out == piped(monkeypatch, path.stem).out
+    assert max(map(len, result.out.splitlines())) <= 100
+
+
+def test_the_document_is_that_of_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = piped(monkeypatch, "h100-8", "--on", "h100-sxm", "--pcie", "5", "--json").document
+    assert document["schema"] == "nhalf.topo/1"
+    nodes = document["nodes"]
+    assert [node["name"] for node in nodes[:8]] == [f"GPU{index}" for index in range(8)]
+    assert (nodes[8]["name"], nodes[8]["type"], nodes[8]["device"]) == ("NIC0", "nic", "mlx5_0")
+    assert nodes[5]["nearest_nics"] == ["NIC5"]
+    assert nodes[8]["cpu_affinity"] is None
+    links = {(link["from"], link["to"]): link for link in document["links"]}
+    assert len(links) == 16 * 15  # one for each cell off the diagonal
+    assert links["GPU0", "GPU7"]["kind"] == "NV18"
+    assert links["GPU0", "GPU7"]["bandwidth_bytes_per_s"] == 450e9
+    assert links["GPU0", "GPU7"]["latency_s"] == 0.779e-6
+    assert links["NIC0", "GPU0"]["kind"] == links["GPU0", "NIC0"]["kind"] == "PIX"
+    assert links["GPU0", "NIC0"]["bandwidth_bytes_per_s"] == 63e9
+    assert {"from", "to", "kind", "latency_s", "bandwidth_bytes_per_s"} <= set(document["weakest"])
+    assert document["weakest"]["kind"] == "NV18"
+    assert document["fabric"]["devices_per_node"] == 8
+    assert document["fabric"]["topology"] == "switch"
+    assert [set(note) for note in document["notes"]] == [{"code", "text"}]
+
+
+def test_one_gpu_has_no_weakest_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = piped(monkeypatch, "gh200-1", "--json").document
+    assert document["weakest"] is None
+    assert document["fabric"]["intra_node"] is None
+    assert document["ring"] == ["GPU0"]
+
+
+def test_the_system_says_how_fast_an_nvlink_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "450 GB/s one way" in piped(monkeypatch, "b200-8").out
+    assert "say --on SYSTEM" in " ".join(piped(monkeypatch, "b200-8").out.split())
+    assert "900 GB/s one way" in piped(monkeypatch, "b200-8", "--on", "b200-sxm").out
+
+
+def test_a_machine_is_saved_as_a_system_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tmp_path / "My Box.toml"
+    result = piped(monkeypatch, "l40s-8", "--on", "l40s", "--pcie", "4", "--save", str(mine))
+    assert result.code == 0
+    assert "the system my-box" in result.err
+    monkeypatch.setenv("NHALF_CATALOG", str(mine))
+    (entry,) = invoke("catalog", "system", "my-box", "--json").document["entries"]
+    values = {value["path"]: value for value in entry["values"]}
+    inside = "system.fabric.intra_node."
+    assert values[f"{inside}bandwidth_bytes_per_s"]["value"] == 24e9  # between sockets
+    assert values[f"{inside}latency_s"]["value"] == 1.5e-6
+    assert values[f"{inside}latency_s"]["kind"] == "given"
+    assert values["system.device.memory_bandwidth_bytes_per_s"]["value"] == 864e9
+    assert entry["facts"]["topology"] == "host"
+    assert invoke("decode", "qwen3-8b", "--on", "my-box", "--tp", "8").code == 0
+
+
+def test_nothing_is_saved_without_a_system_that_it_is_like(tmp_path: Path) -> None:
+    message = refused("topo", str(LOGS / "l40s-8.txt"), "--save", str(tmp_path / "mine.toml"))
+    assert "--save is given without --on" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        ("", (), ("stdin: it is empty", "nvidia-smi topo -m | nhalf topo -")),
+        ("no devices were found\n", (), ("there is no row of GPUs",)),
+        ("\tGPU0\tGPU1\nGPU0\t X \tPIZ\nGPU1\tPIX\t X\n", (), ("line 2, row GPU0, column GPU1", "'PIZ'", "NV#")),
+        ("\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X\n", ("--on", "h100"), ("--on", "no system 'h100'")),
+        ("\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X\n", ("--pcie", "2"), ("--pcie", "3, 4, 5, 6")),
+        ("\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X\n", ("--pcie", "five"), ("--pcie", "five")),
+    ],
+)
+def test_bad_input_is_one_line(
+    text: str, arguments: tuple[str, ...], words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    message = refused("topo", "-", *arguments)
+    for word in words:
+        assert word in message
+
+
+def test_a_file_that_is_not_there_is_refused() -> None:
+    assert "cannot be read" in refused("topo", "nowhere.txt")

@@ -1,0 +1,103 @@
+"""Fair sharing: rates are max-min fair, bytes are conserved, and the order of events is that of physics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nhalf.link import Link
+from nhalf.simulate import network
+from nhalf.simulate.engine import Conditions, Record, run
+from nhalf.simulate.program import Builder, Indices, Program
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Array
+
+LINK = Link(1e-6, 1e9)
+RANKS = 12
+FLOWS = st.lists(
+    st.tuples(st.integers(0, RANKS - 1), st.integers(1, RANKS - 1), st.floats(1e3, 1e6), st.floats(0, 1e-3)),
+    min_size=1,
+    max_size=25,
+)
+
+
+def played(flows: list[tuple[int, int, float, float]], net: network.Network) -> Record:
+    builder = Builder(RANKS)
+    for source, ahead, size, start in flows:
+        ends = [builder.step(rank, earliest_s=start) for rank in (source, (source + ahead) % RANKS)]
+        builder.message(ends[0], ends[1], size)
+    program = Program(op="flows", algorithm="flows", ranks=RANKS, size_bytes=1.0, steps=builder.graph())
+    record = run(program, net, Conditions(ports="fair")).record
+    assert record is not None
+    return record
+
+
+def reference(record: Record, capacity: Array) -> list[float]:
+    """Return when each flow ends, from the definition alone: new rates for all at every event, nothing remembered."""
+    ways = record.paths
+    routes = [ways.links[ways.start[r] : ways.start[r + 1]] for r in ways.of]
+    begin = record.posted_s + ways.latency_s[ways.of]
+    left = record.graph.size_bytes.copy()
+    ended = np.full(len(left), np.nan)
+    now = float(begin.min())
+    while np.isnan(ended).any():
+        active = [m for m in range(len(left)) if begin[m] <= now and np.isnan(ended[m])]
+        rates = max_min([routes[m] for m in active], capacity)
+        ends = [now + left[m] / rate for m, rate in zip(active, rates, strict=True)]
+        later = [float(t) for t in begin if t > now]
+        then = min([*ends, *later])
+        for m, rate, end in zip(active, rates, ends, strict=True):
+            left[m] -= rate * (then - now)
+            if end <= then * (1 + 1e-13):
+                ended[m] = then
+        now = then
+    return ended.tolist()
+
+
+def max_min(routes: list[Indices], capacity: Array) -> list[float]:
+    """Return max-min fair rates by filling the narrowest link first."""
+    rates = [0.0] * len(routes)
+    open_flows = set(range(len(routes)))
+    room = capacity.copy()
+    while open_flows:
+        users = {link: [f for f in open_flows if link in routes[f]] for link in range(len(capacity))}
+        level, link = min((room[link] / len(flows), link) for link, flows in users.items() if flows)
+        for flow in users[link]:
+            rates[flow] = level
+            room[routes[flow]] -= level
+            open_flows.remove(flow)
+    return rates
+
+
+@given(flows=FLOWS, oversubscription=st.sampled_from([1.0, 2.0, 4.0, 12.0]))
+def test_every_flow_ends_as_the_definition_says(
+    flows: list[tuple[int, int, float, float]], oversubscription: float
+) -> None:
+    net = network.tree(RANKS, LINK, leaf=4, oversubscription=oversubscription)
+    record = played(flows, net)
+    assert record.ended_s.tolist() == pytest.approx(reference(record, net.capacity_bytes_per_s), rel=1e-9)
+
+
+@given(flows=FLOWS)
+def test_a_torus_shares_its_links_by_the_same_rule(flows: list[tuple[int, int, float, float]]) -> None:
+    net = network.torus(4, 3, LINK)
+    record = played(flows, net)
+    assert record.ended_s.tolist() == pytest.approx(reference(record, net.capacity_bytes_per_s), rel=1e-9)
+
+
+def test_two_flows_into_one_port_get_half_each_and_then_all_of_it() -> None:
+    ended = played([(0, 3, 1e6, 0.0), (1, 2, 5e5, 0.0)], network.switch(RANKS, LINK)).ended_s
+    assert sorted((ended - 1e-6).tolist()) == pytest.approx([1e-3, 1.5e-3])
+
+
+def test_latency_takes_no_share() -> None:
+    # Where a tool weighs flows by 1 / latency the near flow would get more than half.
+    net = network.ring(RANKS, LINK, hop_latency_s=50e-6)
+    near, far = played([(2, 1, 1e6, 0.0), (0, 3, 1e6, 0.0)], net).ended_s
+    # The near one is alone from 1 to 101 us and has half of the link from then on: 1 + 100 + 1,800 us.
+    assert (near, far) == pytest.approx((1.901e-3, 2.001e-3), rel=1e-9)
