@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nhalf.stack import Stack
     from nhalf.system import System
     from nhalf.transformer import Transformer
+    from nhalf.transformer.weights import WeightGroup
     from nhalf.workload import Workload
 
 Noun = TypeVar("Noun")
@@ -39,6 +40,11 @@ class Scenario:
     workload: Workload
     stack: Stack
     origins: Mapping[str, Datum] = field(default_factory=dict)
+
+    @property
+    def weight_groups(self) -> tuple[WeightGroup, ...]:
+        """Return the model's weights in the dtype of the workload."""
+        return self.transformer.weights(self.workload.weight_dtype)
 
     def value(self, path: str) -> Quantity:
         """Return the number at a path.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,13 +12,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Remedies:
+    """What a user switches on against the cost of communication; each default does nothing.
+
+    `fused_collectives` collectives of a layer run as one, with a message as much larger; `message_factor` is the size of
+    a message over what its activation dtype makes it (0.5 for an all-reduce in fp8).
+    """
+
+    fused_collectives: Quantity = 1.0
+    message_factor: Quantity = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stack:
     """An engine and the constants of its decode step; efficiencies are shares of a datasheet rate.
 
     `layer_time_s` [s] is paid per layer, `step_time_s` [s] per step, `sequence_time_s` [s] per sequence of a model of
     60 layers, `collective_excess_s` [s] per collective beyond its isolated time. In eager mode the host launches
     `kernels_per_layer` kernels a layer at `host_launch_s` [s] each. `software_factor` multiplies what a collective
-    costs beyond the law of its links (kernel, launch, synchronisation): 1, or less in a what-if.
+    costs beyond the law of its links (kernel, launch, synchronisation): 1, or less in a what-if. The `*_layer_factor`
+    say what a kind of block adds to the fixed time of a layer, in layers.
     """
 
     engine: str
@@ -35,4 +48,11 @@ class Stack:
     collective_excess_s: Quantity
     host_launch_s: Quantity
     kernels_per_layer: Quantity
+    expert_efficiency: Quantity
+    expert_layer_factor: Quantity
+    fp4_expert_layer_factor: Quantity
+    latent_layer_factor: Quantity
+    linear_layer_factor: Quantity
+    sparse_layer_factor: Quantity
     software_factor: Quantity = 1.0
+    remedies: Remedies = field(default_factory=Remedies)

@@ -15,15 +15,18 @@ class Workload:
 
     `batch` sequences decode at once with `context_tokens` tokens of key-value cache each. `prompt_tokens` and
     `output_tokens` are 0 unless requests arrive and leave, when each step also carries its part of their prefills.
-    `weight_bytes` and `kv_bytes` are bytes per element of the quantised weights and of the cache.
+    `kv_bytes` are bytes per element of the cache. With a draft, each sequence feeds `tokens_per_step` tokens a step, of
+    which `accepted_tokens` are kept. `routing_skew` is what the busiest expert rank receives over the mean.
     """
 
     batch: Quantity
     context_tokens: Quantity
     weight_dtype: str
     kv_dtype: str
-    weight_bytes: Quantity
     kv_bytes: Quantity
     activation_bytes: Quantity = 2.0
+    tokens_per_step: Quantity = 1.0
+    accepted_tokens: Quantity = 1.0
+    routing_skew: Quantity = 1.0
     prompt_tokens: Quantity = 0.0
     output_tokens: Quantity = 0.0

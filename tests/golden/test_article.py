@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.tensor_group import collectives, message_bytes
 
 import nhalf
 from nhalf import units
@@ -15,7 +16,6 @@ from nhalf.breakdown import columns, walk
 from nhalf.laws.collective import double_tree_all_reduce, ring_all_reduce
 from nhalf.laws.point_to_point import hockney
 from nhalf.link import Link
-from nhalf.predict.step import collectives, message_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ def message(inputs: Mapping[str, Any]) -> float:
 
 
 def collectives_per_token(inputs: Mapping[str, Any]) -> object:
-    return dict(walk(collectives(scenario(inputs))))["collectives/collectives per step"].value
+    return dict(walk(collectives(scenario(inputs))))["collectives/all-reduce/collectives per pass"].value
 
 
 def communication_s(inputs: Mapping[str, Any]) -> float:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.tensor_group import all_reduce, is_measured, measured_curve
 
 import nhalf
 from nhalf.breakdown import Array, audit, columns
 from nhalf.laws import selection
-from nhalf.predict.communication import all_reduce, is_measured, measured_curve
 
 if TYPE_CHECKING:
     from nhalf.scenario import Scenario

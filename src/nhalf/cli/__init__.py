@@ -13,6 +13,8 @@ from nhalf.errors import NhalfError
 COMMANDS = {
     "link": "What one message costs on a link: time, n_1/2, regime, a ladder of sizes.",
     "decode": "The time per token of a model on a system, term by term, and what would change it.",
+    "fit": "Alpha, beta and the whole curve from the logs you already have, with intervals and refusals.",
+    "topo": "Reads `nvidia-smi topo -m` into a fabric, and names the weakest edge of the ring.",
     "catalog": "The systems, models, links and engines that nhalf knows, every value with its source.",
 }
 """Each command and its line of help; the module of the same name holds it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nhalf.collective import Op
 from nhalf.decide.elasticity import elasticities
 from nhalf.decide.levers import Lever, levers
 from nhalf.decide.regime import Crossover, best, binding, crossover, step_columns
@@ -44,6 +45,11 @@ class Row:
         return self.scenario.layout.tensor_parallel
 
     @property
+    def label(self) -> str:
+        """Return the layout in short, such as TP8 or TP4 PP2."""
+        return self.scenario.layout.name
+
+    @property
     def batch(self) -> float:
         """Return the batch."""
         return float(self.scenario.workload.batch)
@@ -51,7 +57,12 @@ class Row:
     @property
     def nodes(self) -> int:
         """Return how many nodes the TP group spans."""
-        return self.scenario.system.fabric.span(self.tensor_parallel).nodes
+        return self.scenario.layout.nodes(self.scenario.system.fabric)
+
+    @property
+    def crosses_nodes(self) -> bool:
+        """Tell whether a collective of the layout crosses nodes; stage hand-overs may do so without one."""
+        return self.scenario.system.fabric.span(self.scenario.layout.stage_devices).nodes > 1
 
     @property
     def columns(self) -> dict[str, float]:
@@ -66,7 +77,8 @@ class Row:
     @property
     def kind(self) -> str:
         """Return whether the collectives are a measured curve on its own links, or modelled."""
-        return "measured" if is_measured(self.scenario) else "modelled"
+        group = self.scenario.layout.tensor_group
+        return "measured" if is_measured(self.scenario, Op.ALL_REDUCE, group) else "modelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -23,12 +23,26 @@ class Lever:
     gain: float
 
 
+_WORDS = {
+    "intra_node": "link inside the node",
+    "inter_node": "link between nodes",
+    "inter_rack": "link between racks",
+}
+
+
+def _slowest_tier(scenario: Scenario) -> str:
+    """Return the slowest tier that any group or stage boundary of the layout crosses."""
+    layout, fabric = scenario.layout, scenario.system.fabric
+    tier = fabric.span(layout.stage_devices).tier
+    return "inter_node" if tier == "intra_node" and layout.crossing_boundaries(fabric) else tier
+
+
 def levers(scenario: Scenario) -> list[Lever]:
     """Return the levers of a scenario, those on the links of the group's slowest tier first."""
-    tier = scenario.system.fabric.span(scenario.layout.tensor_parallel).tier
-    where = "link between nodes" if tier == "inter_node" else "link inside the node"
+    tier = _slowest_tier(scenario)
+    where = _WORDS[tier]
     changes = []
-    if scenario.layout.tensor_parallel > 1:
+    if scenario.layout.devices > 1:
         changes = [
             (f"a {where} twice as wide", f"system.fabric.{tier}.bandwidth_bytes_per_s", 2.0),
             (f"half the latency of a {where}", f"system.fabric.{tier}.latency_s", 0.5),

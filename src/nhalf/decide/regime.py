@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf.breakdown import columns
+from nhalf.collective import Op
 from nhalf.curve import fit_line
-from nhalf.predict.communication import all_reduce, is_measured, measured_curve
+from nhalf.predict.communication import collective, is_measured, measured_curve
 from nhalf.predict.step import COLUMNS
 
 if TYPE_CHECKING:
@@ -83,13 +84,14 @@ SIZES_BYTES: Array = 2.0 ** np.arange(9, 30.01, 0.25)
 
 def crossover(scenario: Scenario) -> Crossover:
     """Return where the all-reduce of the scenario's TP group turns from latency to bandwidth."""
-    ranks = scenario.layout.tensor_parallel
-    measured = is_measured(scenario)
-    curve = measured_curve(scenario)
+    group = scenario.layout.tensor_group
+    ranks = group.ranks
+    measured = is_measured(scenario, Op.ALL_REDUCE, group)
+    curve = measured_curve(scenario, Op.ALL_REDUCE, group)
     if measured and curve is not None:
         line, double_floor = curve.line(ranks), curve.double_floor_size_bytes(ranks)
     else:
-        times = np.asarray(all_reduce(scenario, SIZES_BYTES).value)
+        times = np.asarray(collective(scenario, Op.ALL_REDUCE, group, SIZES_BYTES).value)
         line, double_floor = fit_line(SIZES_BYTES, times), _double_floor(times)
     workload = scenario.workload
     return Crossover(

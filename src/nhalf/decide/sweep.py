@@ -9,7 +9,7 @@ import numpy as np
 
 from nhalf.breakdown import columns
 from nhalf.errors import InputError
-from nhalf.layout import Layout, check
+from nhalf.layout import check
 from nhalf.predict.step import COLUMNS, decode
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def sweep(scenario: Scenario, axes: Mapping[str, Sequence[float] | Array], *, ch
     shape = tuple(len(values) for values in inner.values())
     answers = np.empty((len(degrees), 1 + len(COLUMNS), int(np.prod(shape))))
     for index, degree in enumerate(degrees):
-        layout = Layout(tensor_parallel=degree)
+        layout = replace(scenario.layout, tensor_parallel=degree)
         check(layout, scenario.transformer, scenario.system.fabric)
         _fill(answers[index], replace(scenario, layout=layout), inner, chunk)
     return _shaped(answers.reshape(len(degrees), 1 + len(COLUMNS), *shape), grid)

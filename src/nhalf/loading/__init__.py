@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nhalf.loading.degrees import Degrees as Degrees
 from nhalf.loading.request import Default as Default
 from nhalf.loading.request import Loaded as Loaded
 from nhalf.loading.request import Request as Request

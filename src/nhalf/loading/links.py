@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nhalf.catalog import store
+from nhalf.catalog import build, files, reading, store
 from nhalf.citation import Datum
+from nhalf.errors import InputError
 from nhalf.link import Link
+from nhalf.loading.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
+
+    from nhalf.scenario import Scenario
+
+TIERS = {"intra-node": "intra_node", "inter-node": "inter_node", "inter-rack": "inter_rack"}
+"""The names under which a file of links holds those of a system's tiers, and the tiers."""
 
 
 def link(texts: Sequence[str]) -> tuple[Link, dict[str, Datum]]:
@@ -31,3 +40,27 @@ def link(texts: Sequence[str]) -> tuple[Link, dict[str, Datum]]:
         )
         for name, (text, unit) in given.items()
     }
+
+
+def replaced(scenario: Scenario, path: Path) -> Scenario:
+    """Return the scenario with the links of its tiers taken from a file, such as `nhalf fit -o` writes.
+
+    The curves stay those of the catalogue's links: only the law part of a time moves with the new ones.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is not of the catalogue's form, or holds no link by the name of a tier.
+    """
+    found = store.links_in(reading.parse(read_text(path), where=str(path), dates=files.dates()), where=str(path))
+    tiers = {TIERS[name]: entry for name, entry in found.items() if name in TIERS}
+    if not tiers:
+        raise InputError(
+            "no link is named after a tier", where=str(path), allowed=", ".join(TIERS), do="write nhalf fit -o FILE"
+        )
+    origins, fields = dict(scenario.origins), {}
+    for tier, entry in tiers.items():
+        fields[tier], data = build.link(entry, where=f"{path}: {tier}")
+        origins |= {f"system.fabric.{tier}.{name}": datum for name, datum in data.items()}
+    fabric = replace(scenario.system.fabric, **fields)
+    return replace(scenario, system=replace(scenario.system, fabric=fabric), origins=origins)

@@ -11,27 +11,31 @@ from nhalf.catalog.curves import find
 from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError, did_you_mean
-from nhalf.layout import Layout, check
+from nhalf.layout import Layout
 from nhalf.loading.changes import apply
-from nhalf.loading.files import read_json
+from nhalf.loading.degrees import FLAGS, Degrees
+from nhalf.loading.links import replaced
+from nhalf.loading.model import transformer_of
 from nhalf.scenario import Scenario
-from nhalf.transformer import KV_BYTES, WEIGHT_BYTES, Transformer, from_config
+from nhalf.transformer import KV_BYTES, WEIGHT_BYTES
 from nhalf.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from nhalf.transformer import Transformer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What the user asked for; None where a default is to be taken and said.
 
-    `changes` maps the path of an input to the text of its value, as `--set` gives it.
+    `links` is a file of links by tier; `changes` maps paths of inputs to the texts of their values, as `--set` does.
     """
 
     model: str
     systems: tuple[str, ...]
-    tensor_parallel: tuple[int, ...] = (1,)
+    degrees: Degrees = field(default_factory=Degrees)
     batches: tuple[int, ...] | None = None
     context: int | None = None
     prompt: int | None = None
@@ -41,6 +45,7 @@ class Request:
     engine: str | None = None
     library: str | None = None
     mode: str | None = None
+    links: str | None = None
     changes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -63,14 +68,14 @@ class Loaded:
 
 
 def scenarios(request: Request) -> Loaded:
-    """Return the scenarios of a request, systems first, then batches, then TP degrees.
+    """Return the scenarios of a request: systems, in each the batches, in each the layouts.
 
     Raises
     ------
     InputError
         An unknown name, an unreadable file, an impossible value or layout.
     """
-    transformer = _transformer(request.model)
+    transformer = transformer_of(request.model)
     kv_assumed = request.kv is None
     request, defaults = _completed(request, transformer)
     found: list[Scenario] = []
@@ -81,9 +86,7 @@ def scenarios(request: Request) -> Loaded:
         for batch in request.batches or (1,):
             if batch < 1:
                 raise InputError(f"a batch of {batch} is not possible", where="--batch", allowed="1 or more")
-            for degree in request.tensor_parallel:
-                layout = Layout(tensor_parallel=degree)
-                check(layout, transformer, base.system.fabric)
+            for layout in request.degrees.legal(transformer, base.system.fabric):
                 workload = replace(base.workload, batch=float(batch))
                 found.append(replace(base, layout=layout, workload=workload))
     return Loaded(scenarios=tuple(found), defaults=tuple(defaults), warnings=tuple(warnings))
@@ -92,8 +95,8 @@ def scenarios(request: Request) -> Loaded:
 def load(model: str, *, on: str, tp: int = 1, batch: int = 1, **choices: Any) -> Scenario:  # noqa: ANN401  see below
     """Return one scenario: a model on a system, with the choices that `nhalf decode` has as flags.
 
-    `choices` are `context`, `isl`, `osl` (whole numbers), `weights`, `kv`, `engine`, `library`, `mode` (names) and
-    `set`, a mapping from the path of an input to the text of its value.
+    `choices` are `pp`, `ep`, `attention_dp`, `cp` (degrees), `context`, `isl`, `osl` (whole numbers), `weights`, `kv`,
+    `engine`, `library`, `mode` (names) and `set`, a mapping from the path of an input to the text of its value.
 
     Raises
     ------
@@ -101,7 +104,7 @@ def load(model: str, *, on: str, tp: int = 1, batch: int = 1, **choices: Any) ->
         An unknown name or choice, an unreadable file, an impossible value or layout.
     """
     names = {"isl": "prompt", "osl": "output", "set": "changes"}
-    known = ("context", "weights", "kv", "engine", "library", "mode", *names)
+    known = ("context", "weights", "kv", "engine", "library", "mode", "links", *names, *FLAGS[1:])
     for name in choices:
         if name not in known:
             raise InputError(
@@ -110,21 +113,10 @@ def load(model: str, *, on: str, tp: int = 1, batch: int = 1, **choices: Any) ->
                 allowed=", ".join(known),
                 do=did_you_mean(name, known),
             )
-    given = {names.get(name, name): value for name, value in choices.items()}
-    request = Request(model=model, systems=(on,), tensor_parallel=(tp,), batches=(batch,), **given)
+    given: dict[str, Any] = {names.get(name, name): value for name, value in choices.items() if name not in FLAGS}
+    degrees = Degrees(tp=(tp,), **{name: (value,) for name, value in choices.items() if name in FLAGS})
+    request = Request(model=model, systems=(on,), degrees=degrees, batches=(batch,), **given)
     return scenarios(request).scenarios[0]
-
-
-def _transformer(model: str) -> Transformer:
-    """Return a built-in model, or the one that a config.json (or its folder) describes."""
-    path = Path(model)
-    if path.is_dir():
-        path /= "config.json"
-    if path.suffix != ".json" and not path.exists():
-        return store.transformer(model, where="MODEL")[0]
-    config = read_json(path)
-    named = config.get("_name_or_path") or path.resolve().parent.name
-    return from_config(config, name=str(named), where=str(path))
 
 
 def _completed(request: Request, transformer: Transformer) -> tuple[Request, list[Default]]:
@@ -177,6 +169,8 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
         stack=stack,
         origins={**origins, **stack_origins},
     )
+    if request.links is not None:
+        scenario = replaced(scenario, Path(request.links))
     return apply(scenario, request.changes)
 
 
@@ -206,7 +200,6 @@ def _workload(request: Request) -> Workload:
         context_tokens=context,
         weight_dtype=weights,
         kv_dtype=kv,
-        weight_bytes=WEIGHT_BYTES[weights],
         kv_bytes=KV_BYTES[kv],
         prompt_tokens=float(prompt),
         output_tokens=float(output),

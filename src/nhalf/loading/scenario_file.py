@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.errors import InputError, did_you_mean
+from nhalf.loading.degrees import FLAGS, Degrees
 from nhalf.loading.files import read_toml
 from nhalf.loading.request import Request
 
@@ -15,9 +16,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FILE_KEYS = {
-    "model": str, "systems": list, "tp": list, "batch": list, "context": int, "isl": int, "osl": int, "weights": str,
-    "kv": str, "engine": str, "library": str, "mode": str, "set": dict,
-}  # fmt: skip
+    "model": str,
+    "systems": list,
+    **dict.fromkeys((*FLAGS, "batch"), list),
+    **dict.fromkeys(("context", "isl", "osl"), int),
+    **dict.fromkeys(("weights", "kv", "engine", "library", "mode", "links"), str),
+    "set": dict,
+}
+
+
+def is_request(path: Path) -> bool:
+    """Tell whether a TOML file is a scenario file; a file without systems describes a model.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read or is no TOML.
+    """
+    content = read_toml(path, holds="a scenario file, or the description of a model")
+    return "layers" not in content
 
 
 def read_request(path: Path) -> Request:
@@ -41,15 +58,16 @@ def read_request(path: Path) -> Request:
     for key in ("model", "systems"):
         if key not in content:
             raise InputError(f"key {key!r} is missing", where=str(path), do=f"write {key} = ...")
+    names: dict[str, Any] = {key: content.get(key) for key in ("weights", "kv", "engine", "library", "mode", "links")}
     return Request(
         model=content["model"],
         systems=tuple(_texts(content["systems"], path, "systems")),
-        tensor_parallel=_counts(content.get("tp", [1]), path, "tp"),
+        degrees=Degrees(**{key: _counts(content[key], path, key) for key in FLAGS if key in content}),
         batches=_counts(content["batch"], path, "batch") if "batch" in content else None,
         context=content.get("context"),
         prompt=content.get("isl"),
         output=content.get("osl"),
-        **{key: content.get(key) for key in ("weights", "kv", "engine", "library", "mode")},
+        **names,
         changes={key: str(value) for key, value in content.get("set", {}).items()},
     )
 
@@ -71,12 +89,14 @@ def _counts(values: Iterable[object], path: Path, key: str) -> tuple[int, ...]:
 def write_request(request: Request) -> str:
     """Return a request as the text of a scenario file, which `read_request` reads back."""
     lines = [f"model = {json.dumps(request.model)}", f"systems = {json.dumps(list(request.systems))}"]
-    lines.append(f"tp = {json.dumps(list(request.tensor_parallel))}")
+    for key in FLAGS:
+        degrees = getattr(request.degrees, key)
+        lines += [f"{key} = {json.dumps(list(degrees))}"] if degrees != (1,) else []
     if request.batches is not None:
         lines.append(f"batch = {json.dumps(list(request.batches))}")
     for key, number in (("context", request.context), ("isl", request.prompt), ("osl", request.output)):
         lines += [f"{key} = {number}"] if number is not None else []
-    for key in ("weights", "kv", "engine", "library", "mode"):
+    for key in ("weights", "kv", "engine", "library", "mode", "links"):
         text = getattr(request, key)
         lines += [f"{key} = {json.dumps(text)}"] if text is not None else []
     if request.changes:

@@ -6,64 +6,59 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nhalf.breakdown import Input, Quantity, Term, leaf, portion, total
-from nhalf.collective import Op
 from nhalf.laws import selection
 
 if TYPE_CHECKING:
+    from nhalf.collective import Op
     from nhalf.curve import MeasuredCurve
     from nhalf.fabric import Fabric
+    from nhalf.layout import Group
     from nhalf.scenario import Scenario
 
 
-def measured_curve(scenario: Scenario) -> MeasuredCurve | None:
-    """Return the all-reduce curve that was measured for this group: same system, library and mode, inside a node."""
-    ranks = scenario.layout.tensor_parallel
-    if ranks > scenario.system.fabric.devices_per_node:
+def measured_curve(scenario: Scenario, op: Op, group: Group) -> MeasuredCurve | None:
+    """Return the curve that was measured for a group: same system, library and mode, inside one node."""
+    if group.span(scenario.system.fabric).nodes > 1:
         return None
     for curve in scenario.system.curves:
         key = curve.key
-        same = (key.library, key.mode, key.op) == (scenario.stack.library.name, scenario.stack.mode, Op.ALL_REDUCE)
-        if same and 1 < ranks <= max(curve.ranks):
+        same = (key.library, key.mode, key.op) == (scenario.stack.library.name, scenario.stack.mode, op)
+        if same and min(curve.ranks) <= group.ranks <= max(curve.ranks):
             return curve
     return None
 
 
-def is_measured(scenario: Scenario) -> bool:
-    """Tell whether the step's collectives are a measured curve, at a measured rank count, on unchanged links."""
-    curve = measured_curve(scenario)
-    untouched = _links_untouched(scenario)
-    return curve is not None and curve.is_measured(scenario.layout.tensor_parallel) and untouched
+def is_measured(scenario: Scenario, op: Op, group: Group) -> bool:
+    """Tell whether a collective is a measured curve, at a measured rank count, on unchanged links."""
+    curve = measured_curve(scenario, op, group)
+    untouched = scenario.system.fabric is scenario.system.measured_fabric
+    return curve is not None and curve.is_measured(group.ranks) and untouched
 
 
-def all_reduce(scenario: Scenario, size_bytes: Quantity) -> Term:
-    """Return the time [s] of one isolated all-reduce of `size_bytes` [bytes] over the scenario's TP group.
+def collective(scenario: Scenario, op: Op, group: Group, size_bytes: Quantity | Term) -> Term:
+    """Return the time [s] of one isolated collective of `size_bytes` [bytes] (as nccl-tests counts them) over a group.
 
     The base is the curve measured at the scenario's key, or, where nothing was measured, what NCCL's tuner plans. It
     splits into a fixed time (its floor) and transfer (the rest, at least what the law's bytes take). The law of the
     links is the part that a what-if moves; what the base holds beyond it is software, and stays.
     """
-    ranks = scenario.layout.tensor_parallel
+    size = size_bytes.value if isinstance(size_bytes, Term) else size_bytes
     library = scenario.stack.library
-    law = selection.all_reduce(size_bytes, scenario.system.fabric.span(ranks), library)
+    law = selection.fastest(op, size, group.span(scenario.system.fabric), library)
     reference, measured_on = law, _measured_fabric(scenario)
     if measured_on is not scenario.system.fabric:
-        reference = selection.all_reduce(size_bytes, measured_on.span(ranks), library)
-    curve = measured_curve(scenario)
+        reference = selection.fastest(op, size, group.span(measured_on), library)
+    curve = measured_curve(scenario, op, group)
     if curve is None:
-        base = selection.tuner_all_reduce(size_bytes, measured_on.span(ranks), library)
+        base = selection.planned(op, size, group.span(measured_on), library)
         moved = portion("planned transfer", base, "transfer")
         doubt = library.tuner_factor
     else:
-        base = leaf("measured", "curve(n)", {"curve": curve.at(ranks), "n": size_bytes})
-        moved = _transfer(base, curve.floor_s(ranks), portion("law's transfer", reference, "transfer"))
+        base = leaf("measured", "curve(n)", {"curve": curve.at(group.ranks), "n": size})
+        moved = _transfer(base, curve.floor_s(group.ranks), portion("law's transfer", reference, "transfer"))
         doubt = scenario.system.curve_factor
     factors: dict[str, Input] = {"doubt": doubt, "software": scenario.stack.software_factor}
-    return _anchored(base, moved, law, reference, factors)
-
-
-def _links_untouched(scenario: Scenario) -> bool:
-    """Tell whether no link differs from those that the curves were measured on."""
-    return scenario.system.fabric is scenario.system.measured_fabric
+    return _anchored(str(op), (base, moved), law, reference, factors)
 
 
 def _measured_fabric(scenario: Scenario) -> Fabric:
@@ -80,16 +75,18 @@ def _transfer(measured: Term, floor_s: float, least: Term) -> Term:
     return leaf("measured transfer", "minimum(measured, maximum(measured - floor, least))", inputs)
 
 
-def _anchored(base: Term, moved: Term, law: Term, reference: Term, factors: dict[str, Input]) -> Term:
+def _anchored(name: str, base: tuple[Term, Term], law: Term, reference: Term, factors: dict[str, Input]) -> Term:
     """Return a base moved by the law: law(new) + software x (base - law(reference)), each as fixed time and transfer.
 
     Where the base is below the law of its own links, the law is scaled down to it. So unchanged links give back the
     base, whatever it was; a better link never costs more; and the answer is never below the scaled law of the new ones.
+    `base` is the whole time and its part that moves bytes.
     """
-    share = leaf("scale", "minimum(1, base / law_0)", {"base": base, "law_0": reference}, unit="1")
+    whole, moved = base
+    share = leaf("scale", "minimum(1, base / law_0)", {"base": whole, "law_0": reference}, unit="1")
     links: dict[str, Input] = {**factors, "scale": share}
     law_0 = portion("law's transfer before", reference, "transfer")
-    surplus = leaf("beyond the law", "maximum(base - law_0, 0)", {"base": base, "law_0": reference})
+    surplus = leaf("beyond the law", "maximum(base - law_0, 0)", {"base": whole, "law_0": reference})
     of_bytes = leaf(
         "beyond the law in transfer",
         "minimum(maximum(moved - scale * law_0, 0), surplus)",
@@ -97,7 +94,7 @@ def _anchored(base: Term, moved: Term, law: Term, reference: Term, factors: dict
     )
     rest: dict[str, Input] = {**factors, "surplus": surplus, "of_bytes": of_bytes}
     return total(
-        "all-reduce",
+        name,
         leaf("links, fixed", "doubt * scale * law", {**links, "law": portion("law, fixed", law, "fixed")},
              column="collective_fixed"),
         leaf("software, fixed", "doubt * software * (surplus - of_bytes)", rest, column="collective_fixed"),

@@ -1,114 +1,310 @@
-"""What the layers of a dense transformer cost on one device: bytes read, arithmetic, and time that is neither."""
+"""What the layers of one pipeline stage cost on one device: bytes read, arithmetic, and time that is neither."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nhalf.breakdown import Input, Term, excess, leaf, total
+import numpy as np
+
+from nhalf.breakdown import Input, Quantity, Term, excess, leaf, total
 from nhalf.laws.roofline import byte_time, flop_time
+from nhalf.predict.memory import largest_batch, stage_share
 
 if TYPE_CHECKING:
     from nhalf.scenario import Scenario
+    from nhalf.transformer import CachePart
+    from nhalf.transformer.weights import WeightGroup
+
+_FP4 = ("nvfp4", "mxfp4")
+_HEAD = "output head"
 
 
-def weights(scenario: Scenario) -> Term:
-    """Return the time [s] to read the rank's weights: the layers' as quantised, the output projection as it is.
+def tokens(scenario: Scenario) -> Term:
+    """Return the tokens that the busiest attention rank feeds through a layer at once.
+
+    Each sequence feeds one token, or several where a draft is checked; attention-DP ranks take different sequences,
+    and micro-batches follow each other.
+    """
+    inputs: dict[str, Input] = {
+        "b": running(scenario),
+        "q": scenario.workload.tokens_per_step,
+        "dp": float(scenario.layout.attention_dp),
+        "m": micro_batches(scenario),
+    }
+    return leaf("tokens per rank", "maximum(b / (dp * m), 1) * q", inputs, unit="tokens")
+
+
+def running(scenario: Scenario) -> Quantity | Term:
+    """Return how many sequences run at once: the batch, or where requests come and go what the cache has room for.
 
     References
     ----------
-    The house's decode-step note, term 1 (dense part).
+    The house's decode-step note, term 8.
     """
-    transformer, workload = scenario.transformer, scenario.workload
-    inputs: dict[str, Input] = {
-        "P": float(transformer.layer_parameters),
-        "w": workload.weight_bytes,
-        "P_head": float(transformer.head_parameters),
-        "w_head": workload.activation_bytes,
-        "k": float(scenario.layout.tensor_parallel),
-    }
-    read = leaf("weight bytes", "(P * w + P_head * w_head) / k", inputs, unit="bytes")
+    workload = scenario.workload
+    if not np.any(np.greater(workload.output_tokens, 0)):
+        return workload.batch
+    inputs: dict[str, Input] = {"b": workload.batch, "room": largest_batch(scenario)}
+    return leaf("running batch", "minimum(b, maximum(room, 1))", inputs, unit="1")
+
+
+def micro_batches(scenario: Scenario) -> Quantity:
+    """Return into how many parts [1] the batch is cut to keep every pipeline stage busy: min(pp, batch) by default."""
+    layout = scenario.layout
+    if layout.micro_batches is not None:
+        return float(layout.micro_batches)
+    if layout.pipeline_parallel == 1:
+        return 1.0
+    inputs: dict[str, Input] = {"p": float(layout.pipeline_parallel), "b": scenario.workload.batch}
+    return leaf("micro-batches", "minimum(p, b)", inputs, unit="1").value
+
+
+def weights(scenario: Scenario) -> Term:
+    """Return the time [s] to read the rank's weights once: every group as it is stored, experts apart.
+
+    References
+    ----------
+    The house's decode-step note, term 1.
+    """
+    read = total("weight bytes", *(_group_bytes(scenario, group) for group in _read_each_step(scenario)))
     device, stack = scenario.system.device, scenario.stack
     return byte_time("weights", read, device.memory_bandwidth_bytes_per_s, stack.memory_efficiency, column="weights")
 
 
+def _read_each_step(scenario: Scenario) -> list[WeightGroup]:
+    """Return the groups of weights that every step reads whole."""
+    return [group for group in scenario.weight_groups if group.read == "step"]
+
+
+def _group_bytes(scenario: Scenario, group: WeightGroup) -> Term:
+    """Return the bytes of one group on the rank; the last stage, which has the head, sets the pace of a pipeline."""
+    inputs: dict[str, Input] = {
+        "P": group.parameters,
+        "w": group.bytes_per_parameter,
+        "share": group.share(scenario.layout.tensor_parallel),
+        "stage": 1.0 if group.name == _HEAD else stage_share(scenario),
+    }
+    return leaf(f"{group.name} ({group.dtype})", "P * w * share * stage", inputs, unit="bytes")
+
+
+def experts(scenario: Scenario, through: Term) -> Term | None:
+    """Return the time [s] to read the experts that a layer's tokens hit, over the stage's layers; None without experts.
+
+    A rank holds E / EP experts; of those, (E / EP) (1 - (1 - k / E)^T) are hit by the T tokens of all ranks that meet.
+
+    References
+    ----------
+    The house's decode-step note, term 2.
+    """
+    mixture = scenario.transformer.mixture
+    if mixture is None:
+        return None
+    layout, stack = scenario.layout, scenario.stack
+    routed = [group for group in scenario.weight_groups if group.read == "routed"]
+    inputs: dict[str, Input] = {
+        "E": float(mixture.experts),
+        "EP": float(layout.expert_parallel),
+        "k": float(mixture.chosen),
+        "T": through,
+        "dp": float(layout.attention_dp),
+    }
+    hit = leaf("experts hit", "E / EP * (1 - (1 - k / E) ** (T * dp))", inputs, unit="1")
+    sizes: dict[str, Input] = {
+        "hit": hit,
+        "w": sum(group.bytes for group in routed) / (mixture.experts * mixture.layer_count),
+        "k": float(layout.moe_tensor_parallel),
+        "L": float(mixture.layer_count),
+        "stage": stage_share(scenario),
+    }
+    read = leaf("expert bytes", "hit * w / k * L * stage", sizes, unit="bytes")
+    bandwidth = scenario.system.device.memory_bandwidth_bytes_per_s
+    return byte_time("experts", read, bandwidth, stack.expert_efficiency, column="experts")
+
+
 def key_values(scenario: Scenario) -> Term:
-    """Return the time [s] to read the rank's key-value cache; heads are copied where TP outnumbers them.
+    """Return the time [s] to read the rank's cache and its states; context parallelism splits the cache.
 
     References
     ----------
     The house's decode-step note, term 3.
     """
-    inputs: dict[str, Input] = {
-        "b": scenario.workload.batch,
-        "c": scenario.workload.context_tokens,
-        "e": scenario.transformer.kv_elements(scenario.layout.tensor_parallel),
-        "w": scenario.workload.kv_bytes,
-    }
-    read = leaf("cache bytes", "b * c * e * w", inputs, unit="bytes")
+    parts = [_cache_bytes(scenario, part) for part in scenario.transformer.cache_parts()]
+    read = total("cache bytes", *parts)
     device, stack = scenario.system.device, scenario.stack
     return byte_time("kv", read, device.memory_bandwidth_bytes_per_s, stack.kv_efficiency, column="kv")
 
 
-def compute(scenario: Scenario, weights_read: Term, kv_read: Term) -> Term:
-    """Return by how much [s] the arithmetic outlasts the reads it overlaps with, for the weights and for the cache.
+def _cache_bytes(scenario: Scenario, part: CachePart) -> Term:
+    """Return the bytes that one kind of attention reads: cached tokens, index keys, and a state that is written too."""
+    attention, layout = part.attention, scenario.layout
+    ranks = layout.tensor_parallel
+    inputs: dict[str, Input] = {
+        "b": sequences(scenario),
+        "c": scenario.workload.context_tokens,
+        "L": float(part.layer_count),
+        "e": attention.kv_elements(ranks),
+        "w": scenario.workload.kv_bytes,
+        "cp": float(layout.context_parallel),
+        "stage": stage_share(scenario),
+        "limit": float(attention.read_limit or 0),
+        "index": attention.index_bytes,
+        "state": attention.state_bytes(ranks),
+    }
+    if not attention.kv_elements(ranks):
+        formula = "b * 2 * state * L * stage"
+    else:
+        seen = "minimum(c, limit)" if attention.read_limit else "c"
+        indexed = " + c * index" if attention.index_bytes else ""
+        formula = f"b * ({seen} * e * w{indexed}) / cp * L * stage"
+    return leaf(part.name, formula, inputs, unit="bytes")
+
+
+def sequences(scenario: Scenario) -> Term:
+    """Return the sequences whose cache the busiest attention rank reads at once."""
+    inputs: dict[str, Input] = {
+        "b": running(scenario),
+        "dp": float(scenario.layout.attention_dp),
+        "m": micro_batches(scenario),
+    }
+    return leaf("sequences per rank", "maximum(b / (dp * m), 1)", inputs, unit="1")
+
+
+def compute(scenario: Scenario, through: Term, reads: dict[str, Term]) -> Term:
+    """Return by how much [s] the arithmetic outlasts the reads it overlaps with: weights, experts and cache.
+
+    `reads` holds the byte times by column.
 
     References
     ----------
-    The house's decode-step note, terms 1 and 3; S. Williams, A. Waterman and D. Patterson, "Roofline", CACM 52 (2009).
+    The house's decode-step note, terms 1 to 3; S. Williams, A. Waterman and D. Patterson, "Roofline", CACM 52 (2009).
     """
-    transformer, device, stack = scenario.transformer, scenario.system.device, scenario.stack
-    common: dict[str, Input] = {
-        "b": scenario.workload.batch,
-        "k": float(scenario.layout.tensor_parallel),
-    }
-    projections: dict[str, Input] = {
-        "P": float(transformer.layer_parameters),
-        "P_head": float(transformer.head_parameters),
-        "s": speedup(scenario),
-    }
-    matmul = leaf("projections FLOP", "2 * b * (P / s + P_head) / k", {**common, **projections}, unit="FLOP")
-    scores: dict[str, Input] = {"c": scenario.workload.context_tokens, "width": float(transformer.attention_width)}
-    attend = leaf("attention FLOP", "4 * b * c * width / k", {**common, **scores}, unit="FLOP")
+    device, stack = scenario.system.device, scenario.stack
     rate = (device.bf16_flop_per_s, stack.flop_efficiency)
-    return total(
-        "compute",
-        excess("beyond the weights", flop_time("projections", matmul, *rate), weights_read, column="compute"),
-        excess("beyond the cache", flop_time("attention", attend, *rate), kv_read, column="compute"),
-    )
+    products = [_group_flop(scenario, group, through) for group in _read_each_step(scenario)]
+    work = total("projections FLOP", *products)
+    parts_of_cache = scenario.transformer.cache_parts()
+    scores = total("attention FLOP", *(_score_flop(scenario, part, through) for part in parts_of_cache))
+    parts = [
+        excess("beyond the weights", flop_time("projections", work, *rate), reads["weights"], column="compute"),
+        excess("beyond the cache", flop_time("attention", scores, *rate), reads["kv"], column="compute"),
+    ]
+    if "experts" in reads:
+        routed = flop_time("routed", _routed_flop(scenario, through), *rate)
+        parts.append(excess("beyond the experts", routed, reads["experts"], column="compute"))
+    return total("compute", *parts)
 
 
-def speedup(scenario: Scenario) -> Term:
-    """Return how many times faster than bf16 the weights' dtype computes: (peak ratio)^exponent.
+def _group_flop(scenario: Scenario, group: WeightGroup, through: Quantity | Term) -> Term:
+    """Return the arithmetic of one group as if it ran in bf16: 2 operations per weight and token."""
+    inputs: dict[str, Input] = {
+        "t": through,
+        "P": group.parameters,
+        "share": group.share(scenario.layout.tensor_parallel),
+        "stage": 1.0 if group.name == _HEAD else stage_share(scenario),
+        "s": speedup(scenario, group.dtype),
+    }
+    return leaf(f"{group.name} ({group.dtype})", "2 * t * P * share * stage / s", inputs, unit="FLOP")
+
+
+def _routed_flop(scenario: Scenario, through: Term) -> Term:
+    """Return the arithmetic of the chosen experts on one rank, tokens spread evenly."""
+    mixture, layout = scenario.transformer.mixture, scenario.layout
+    if mixture is None:
+        return leaf("routed FLOP", "0", {}, unit="FLOP")
+    inputs: dict[str, Input] = {
+        "T": through,
+        "dp": float(layout.attention_dp),
+        "k": float(mixture.chosen),
+        "P": float(mixture.expert_parameters),
+        "L": float(mixture.layer_count),
+        "devices": float(layout.expert_devices),
+        "stage": stage_share(scenario),
+        "s": speedup(scenario, mixture.expert_dtype),
+    }
+    return leaf("routed FLOP", "2 * T * dp * k * P * L * stage / devices / s", inputs, unit="FLOP")
+
+
+def _score_flop(scenario: Scenario, part: CachePart, through: Term) -> Term:
+    """Return the arithmetic of scores and values of one kind of attention, and of the index before them."""
+    attention, layout = part.attention, scenario.layout
+    inputs: dict[str, Input] = {
+        "t": through,
+        "c": scenario.workload.context_tokens,
+        "limit": float(attention.read_limit or 0),
+        "f": attention.score_flop(layout.tensor_parallel),
+        "g": attention.index_flop,
+        "L": float(part.layer_count),
+        "cp": float(layout.context_parallel),
+        "stage": stage_share(scenario),
+    }
+    seen = "minimum(c, limit)" if attention.read_limit else "c"
+    return leaf(part.name, f"t * ({seen} * f + c * g) / cp * L * stage", inputs, unit="FLOP")
+
+
+def prompt_flop(scenario: Scenario, length: Term) -> Term:
+    """Return the arithmetic [FLOP] of one prompt of `length` tokens on a rank: products, and half of all pairs."""
+    products = [_group_flop(scenario, group, length) for group in _read_each_step(scenario) if group.name != _HEAD]
+    layout = scenario.layout
+    pairs = []
+    for part in scenario.transformer.cache_parts():
+        inputs: dict[str, Input] = {
+            "i": length,
+            "f": part.attention.prompt_score_flop(layout.tensor_parallel),
+            "g": part.attention.index_flop,
+            "limit": float(part.attention.read_limit or 0),
+            "L": float(part.layer_count),
+            "cp": float(layout.context_parallel),
+            "stage": stage_share(scenario),
+        }
+        seen = "minimum(i / 2, limit)" if part.attention.read_limit else "i / 2"
+        pairs.append(leaf(part.name, f"i * ({seen} * f + i / 2 * g) / cp * L * stage", inputs, unit="FLOP"))
+    routed = [] if scenario.transformer.mixture is None else [_routed_flop(scenario, length)]
+    return total("prompt FLOP", *products, *routed, *pairs)
+
+
+def speedup(scenario: Scenario, dtype: str) -> Term:
+    """Return how many times faster than bf16 a dtype computes: (peak ratio)^exponent.
 
     References
     ----------
     The house's decode-step note: s = 2^fq for FP8, 4^fq for FP4 on Blackwell.
     """
     device = scenario.system.device
-    peaks = {"fp8": device.fp8_flop_per_s, "nvfp4": device.fp4_flop_per_s, "mxfp4": device.fp4_flop_per_s}
-    peak = peaks.get(scenario.workload.weight_dtype, device.bf16_flop_per_s)
+    peaks = {"fp8": device.fp8_flop_per_s, "int8": device.fp8_flop_per_s}
+    peak = device.fp4_flop_per_s if dtype in _FP4 else peaks.get(dtype, device.bf16_flop_per_s)
     inputs: dict[str, Input] = {"F_q": peak, "F": device.bf16_flop_per_s, "fq": scenario.stack.fp8_exponent}
     return leaf("speed-up", "(F_q / F) ** fq", inputs, unit="1")
 
 
-def launch(scenario: Scenario) -> Term:
-    """Return the time [s] that grows with layers, steps and sequences rather than with bytes.
+def layer_time(scenario: Scenario) -> Term:
+    """Return the time [s] per layer that is neither bytes nor arithmetic: small kernels and the gaps between them.
 
     References
     ----------
-    The house's decode-step note, terms 4 and 5.
+    The house's decode-step note, term 4.
     """
-    stack = scenario.stack
+    transformer, stack = scenario.transformer, scenario.stack
     inputs: dict[str, Input] = {
-        "L": float(scenario.transformer.layer_count),
-        "b": scenario.workload.batch,
         "tl": stack.layer_time_s,
-        "ts": stack.step_time_s,
-        "tq": stack.sequence_time_s,
+        "L": float(transformer.layer_count),
+        "stage": stage_share(scenario),
     }
-    return total(
-        "launch",
-        leaf("layers", "tl * L", inputs, column="launch"),
-        leaf("step", "ts", inputs, column="launch"),
-        leaf("sequences", "tq * b * L / 60", inputs, column="launch"),
-    )
+    kinds: list[tuple[str, int, Quantity]] = [
+        ("moe", transformer.moe_layer_count, _moe_factor(scenario)),
+        ("mla", transformer.mla_layer_count, stack.latent_layer_factor),
+        ("linear", transformer.linear_layer_count, stack.linear_layer_factor),
+        ("sparse", transformer.sparse_layer_count, stack.sparse_layer_factor),
+    ]
+    formula = "L"
+    for name, count, factor in kinds:
+        if count:
+            inputs |= {f"L_{name}": float(count), f"a_{name}": factor}
+            formula += f" + a_{name} * L_{name}"
+    return leaf("layers", f"tl * ({formula}) * stage", inputs, column="launch")
+
+
+def _moe_factor(scenario: Scenario) -> Quantity:
+    """Return what an expert layer adds to a layer's fixed time, in layers [1]: less where FP4 runs natively."""
+    mixture, device, stack = scenario.transformer.mixture, scenario.system.device, scenario.stack
+    native = mixture is not None and mixture.expert_dtype in _FP4 and device.architecture == "blackwell"
+    return stack.fp4_expert_layer_factor if native else stack.expert_layer_factor

@@ -1,4 +1,4 @@
-"""Memory: what one device must hold, and whether it fits."""
+"""Memory: what one device must hold, whether it fits, and how many sequences do."""
 
 from __future__ import annotations
 
@@ -6,48 +6,115 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from nhalf.breakdown import Input, Term, leaf, total
+from nhalf.breakdown import Input, Quantity, Term, leaf, total
 
 if TYPE_CHECKING:
     from nhalf.scenario import Scenario
+    from nhalf.transformer import CachePart
+    from nhalf.transformer.weights import WeightGroup
 
 Fit: TypeAlias = Literal["yes", "marginal", "no"]
 USABLE_SHARE = 0.9
 """Share of the memory that an engine takes (vLLM's --gpu-memory-utilization default)."""
 RESERVE_BYTES = 3e9
 """Activations, workspaces and graphs [bytes] (the house's decode-step note, term 8)."""
+_ENDS = ("output head", "embeddings")
+"""Groups of the first and of the last pipeline stage, which have fewer layers where that matters."""
 
 
 def needed(scenario: Scenario) -> Term:
-    """Return the bytes that one device holds: weights, key-value cache and the engine's reserve [bytes].
+    """Return the bytes that the fullest device holds: weights, cache of all sequences, and the engine's reserve.
 
     Every sequence is counted at its full length: prompt and output where the workload has them, else the context.
     """
-    transformer, workload = scenario.transformer, scenario.workload
-    k = float(scenario.layout.tensor_parallel)
-    weights: dict[str, Input] = {
-        "P": float(transformer.layer_parameters),
-        "w": workload.weight_bytes,
-        "P_io": float(transformer.head_parameters + transformer.embedding_parameters),
-        "P_norm": float(transformer.norm_parameters),
-        "w_io": workload.activation_bytes,
-        "k": k,
+    return total("memory", held_weights(scenario), held_cache(scenario), _reserve())
+
+
+def _reserve() -> Term:
+    """Return what an engine keeps besides weights and cache [bytes]."""
+    return leaf("reserve", "reserve", {"reserve": RESERVE_BYTES}, unit="bytes")
+
+
+def held_weights(scenario: Scenario) -> Term:
+    """Return the bytes of weights on the fullest device: its stage's layers, and of the ends the larger one."""
+    groups = scenario.weight_groups
+    parts = [_held(scenario, group) for group in groups if group.name not in _ENDS]
+    ends = [_held(scenario, group) for group in groups if group.name in _ENDS]
+    if scenario.layout.pipeline_parallel > 1 and len(ends) > 1:
+        ends = [max(ends, key=lambda term: float(term.value))]
+    return total("weights", *parts, *ends)
+
+
+def _held(scenario: Scenario, group: WeightGroup) -> Term:
+    """Return the bytes of one group on one device."""
+    layout = scenario.layout
+    ranks = layout.expert_devices if group.split == "expert" else layout.tensor_parallel
+    inputs: dict[str, Input] = {
+        "P": group.parameters,
+        "w": group.bytes_per_parameter,
+        "share": group.share(ranks),
+        "stage": 1.0 if group.name in _ENDS else stage_share(scenario),
     }
-    length = np.where(
+    return leaf(f"{group.name} ({group.dtype})", "P * w * share * stage", inputs, unit="bytes")
+
+
+def stage_share(scenario: Scenario) -> float:
+    """Return the part of the layers [1] that the fullest pipeline stage holds."""
+    layers = scenario.transformer.layer_count
+    return -(-layers // scenario.layout.pipeline_parallel) / layers
+
+
+def held_cache(scenario: Scenario) -> Term:
+    """Return the bytes of the cache and of the states of every sequence that a device serves."""
+    inputs: dict[str, Input] = {"b": scenario.workload.batch, "dp": float(scenario.layout.attention_dp)}
+    held = leaf("sequences", "maximum(b / dp, 1)", inputs, unit="1")
+    return total("kv", *(_kept(scenario, part, held) for part in scenario.transformer.cache_parts()))
+
+
+def _kept(scenario: Scenario, part: CachePart, sequences: Quantity | Term) -> Term:
+    """Return the bytes that one kind of attention keeps for some sequences."""
+    attention, workload = part.attention, scenario.workload
+    ranks = scenario.layout.tensor_parallel
+    inputs: dict[str, Input] = {
+        "b": sequences,
+        "c": _length(scenario),
+        "limit": float(attention.kept_limit or 0),
+        "e": attention.kv_elements(ranks),
+        "w": workload.kv_bytes,
+        "index": attention.index_bytes,
+        "state": attention.state_bytes(ranks),
+        "L": float(part.layer_count),
+        "cp": float(scenario.layout.context_parallel),
+        "stage": stage_share(scenario),
+    }
+    seen = "minimum(c, limit)" if attention.kept_limit else "c"
+    return leaf(part.name, f"b * ({seen} * (e * w + index) / cp + state) * L * stage", inputs, unit="bytes")
+
+
+def _length(scenario: Scenario) -> Quantity:
+    """Return the tokens that a sequence has when it is longest."""
+    workload = scenario.workload
+    longest = np.where(
         np.greater(workload.output_tokens, 0), workload.prompt_tokens + workload.output_tokens, workload.context_tokens
     )
-    cache: dict[str, Input] = {
-        "b": workload.batch,
-        "c": float(length) if length.ndim == 0 else length,
-        "e": transformer.kv_elements(scenario.layout.tensor_parallel),
-        "w": workload.kv_bytes,
+    return float(longest) if longest.ndim == 0 else longest
+
+
+def largest_batch(scenario: Scenario) -> Term:
+    """Return how many sequences of the workload's length fit on the devices of the layout, at least 0.
+
+    References
+    ----------
+    The house's decode-step note, term 8.
+    """
+    inputs: dict[str, Input] = {
+        "usable": USABLE_SHARE * scenario.system.device.memory_bytes,
+        "weights": held_weights(scenario),
+        "reserve": RESERVE_BYTES,
+        "each": total("one sequence", *(_kept(scenario, part, 1.0) for part in scenario.transformer.cache_parts())),
+        "dp": float(scenario.layout.attention_dp),
     }
-    return total(
-        "memory",
-        leaf("weights", "(P * w + P_io * w_io) / k + P_norm * w_io", weights, unit="bytes"),
-        leaf("kv", "b * c * e * w", cache, unit="bytes"),
-        leaf("reserve", "reserve", {"reserve": RESERVE_BYTES}, unit="bytes"),
-    )
+    return leaf("largest batch", "maximum(usable - weights - reserve, 0) / each * dp", inputs, unit="1")
 
 
 def usable_bytes(scenario: Scenario) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The decode step: the time per token of a scenario, as one tree of terms."""
+"""The decode step: the time of one step of a scenario, as one tree of terms."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.breakdown import Input, Quantity, Term, excess, leaf, product, total
+from nhalf.breakdown import Input, Term, excess, leaf, product, total
 from nhalf.collective import Mode
-from nhalf.laws.roofline import flop_time
-from nhalf.predict import layer
-from nhalf.predict.communication import all_reduce
+from nhalf.predict import exchange, layer
+from nhalf.predict.hand_over import hand_overs
+from nhalf.predict.prompt import interference
 
 if TYPE_CHECKING:
     from nhalf.scenario import Scenario
@@ -29,70 +29,58 @@ def decode(scenario: Scenario) -> Term:
 
     References
     ----------
-    The house's decode-step note (terms 1, 3, 4, 5, 6 and 7 for dense models).
+    The house's decode-step note; DESIGN 5 for pipelines: max(stages, micro-batches) passes and the hand-overs.
     """
-    weights = layer.weights(scenario)
-    key_values = layer.key_values(scenario)
-    parts = [weights, key_values, layer.compute(scenario, weights, key_values), layer.launch(scenario)]
-    if scenario.layout.tensor_parallel > 1:
-        parts.append(collectives(scenario))
+    parts = _passes(scenario, one_pass(scenario, layer.tokens(scenario)))
+    parts += [_step_time(scenario), _sequence_time(scenario), *hand_overs(scenario)]
+    logits = exchange.time(scenario, "logits", exchange.gathered_logits(scenario, layer.tokens(scenario)))
+    if logits is not None:
+        parts.append(logits)
     if np.any(np.greater(scenario.workload.output_tokens, 0)):
-        parts.append(prefill(scenario))
+        parts.append(interference(scenario))
     if scenario.stack.mode != Mode.EAGER:
         return total("step", *parts)
     device = total("device", *parts)
     return total("step", device, excess("host", _host(scenario), device, column="launch"))
 
 
-def collectives(scenario: Scenario) -> Term:
-    """Return the time [s] of the two all-reduces that TP pays in each layer, with their excess inside a model.
-
-    References
-    ----------
-    M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053: one all-reduce after attention, one after the feed-forward.
-    The house's decode-step note, term 6: the excess is launch gap and skew beyond the isolated collective.
-    """
-    one = total(
-        "collective",
-        leaf("in-model excess", "dl", {"dl": scenario.stack.collective_excess_s}, column="collective_fixed"),
-        all_reduce(scenario, message_bytes(scenario)),
-    )
-    count = leaf("collectives per step", "2 * L", {"L": float(scenario.transformer.layer_count)}, unit="1")
-    return product("collectives", count, one)
+def one_pass(scenario: Scenario, through: Term) -> list[Term]:
+    """Return the terms of one pass of `through` tokens per attention rank through the layers of the fullest stage."""
+    reads = {"weights": layer.weights(scenario), "kv": layer.key_values(scenario)}
+    routed = layer.experts(scenario, through)
+    if routed is not None:
+        reads["experts"] = routed
+    parts = [*reads.values(), layer.compute(scenario, through, reads), layer.layer_time(scenario)]
+    collectives = exchange.time(scenario, "collectives", exchange.exchanges(scenario, through))
+    return [*parts, collectives] if collectives is not None else parts
 
 
-def message_bytes(scenario: Scenario) -> Quantity:
-    """Return the size [bytes] of the activation that a TP all-reduce moves: hidden size x batch x bytes."""
-    workload = scenario.workload
-    return scenario.transformer.hidden_size * workload.batch * workload.activation_bytes
-
-
-def prefill(scenario: Scenario) -> Term:
-    """Return the part [s] of each step that arriving requests take: batch / output tokens prefills per step.
-
-    References
-    ----------
-    The house's decode-step note, term 7.
-    """
-    transformer, workload = scenario.transformer, scenario.workload
+def _passes(scenario: Scenario, parts: list[Term]) -> list[Term]:
+    """Return the terms of all passes of a step: one, or one for each slot of the pipeline."""
+    if scenario.layout.pipeline_parallel == 1:
+        return parts
     inputs: dict[str, Input] = {
-        "i": workload.prompt_tokens,
-        "P": float(transformer.layer_parameters),
-        "s": layer.speedup(scenario),
-        "width": float(transformer.attention_width),
-        "k": float(scenario.layout.tensor_parallel),
+        "p": float(scenario.layout.pipeline_parallel),
+        "m": layer.micro_batches(scenario),
     }
-    work = leaf("prompt FLOP", "(2 * i * P / s + 2 * i * i * width) / k", inputs, unit="FLOP")
-    device, stack = scenario.system.device, scenario.stack
-    parts = [flop_time("prompt", work, device.bf16_flop_per_s, stack.prefill_efficiency, column="prefill")]
-    if scenario.layout.tensor_parallel > 1:
-        size = transformer.hidden_size * workload.prompt_tokens * workload.activation_bytes
-        layers: dict[str, Input] = {"L": float(transformer.layer_count)}
-        each = leaf("collectives per prompt", "2 * L", layers, unit="1")
-        parts.append(product("prompt collectives", each, all_reduce(scenario, size)))
-    per_step: dict[str, Input] = {"b": workload.batch, "o": workload.output_tokens}
-    count = leaf("prompts per step", "b * minimum(o, 1) / maximum(o, 1)", per_step, unit="1")
-    return product("prefill", count, total("one prompt", *parts), column="prefill")
+    slots = leaf("pipeline slots", "maximum(p, m)", inputs, unit="1")
+    return [product("pipeline", slots, total("stage", *parts))]
+
+
+def _step_time(scenario: Scenario) -> Term:
+    """Return the time [s] that each step pays once: scheduler, graph launch, sampling set-up."""
+    return leaf("step", "ts", {"ts": scenario.stack.step_time_s}, column="launch")
+
+
+def _sequence_time(scenario: Scenario) -> Term:
+    """Return the time [s] that each sequence of a rank adds to a step, on a scale of 60 layers."""
+    inputs: dict[str, Input] = {
+        "tq": scenario.stack.sequence_time_s,
+        "b": layer.running(scenario),
+        "dp": float(scenario.layout.attention_dp),
+        "L": float(scenario.transformer.layer_count),
+    }
+    return leaf("sequences", "tq * b / dp * L / 60", inputs, column="launch")
 
 
 def _host(scenario: Scenario) -> Term:

@@ -53,7 +53,7 @@ def _number(panel: Panel, canvas: Canvas, *, several: bool) -> None:
     if not panel.tied:
         return
     row = panel.fastest
-    where = f"  ({panel.system}, batch {panel.batch:g}, TP{row.tensor_parallel})" if several else ""
+    where = f"  ({panel.system}, batch {panel.batch:g}, {row.label})" if several else ""
     band = f"{units.format_time(row.low_s)} to {units.format_time(row.high_s)}"
     canvas.paragraph(f"{units.format_time(row.step_s)} per token, 80 % band {band}{where}")
 
@@ -88,12 +88,23 @@ def _summary(panel: Panel) -> Table:
     """Return the small table of a panel that stands beside others: the step, the rate and what binds."""
     rows = [[_label(row, panel), milliseconds(row.step_s), f"{1 / row.step_s:.3g}", row.binding] for row in panel.rows]
     title = f"{panel.system}, batch {panel.batch:g}"
-    return grid(["TP", "step", "tok/s", "<binds"], rows, marked=_marked(panel), title=title, gap=1)
+    return grid([_head(panel), "step", "tok/s", "<binds"], rows, marked=_marked(panel), title=title, gap=1)
 
 
 def _label(row: Row, panel: Panel) -> str:
     """Return a TP degree with its marks: how it fits, and whether it ties with the fastest."""
-    return f"{row.tensor_parallel}{_MARKS[row.fits]}{'*' if row in panel.tied else ''}"
+    label = str(row.tensor_parallel) if _only_tensor(panel) else row.label
+    return f"{label}{_MARKS[row.fits]}{'*' if row in panel.tied else ''}"
+
+
+def _head(panel: Panel) -> str:
+    """Return the head of the column of layouts."""
+    return "TP" if _only_tensor(panel) else "<layout"
+
+
+def _only_tensor(panel: Panel) -> bool:
+    """Tell whether the layouts of a panel differ from one device by TP alone."""
+    return all(row.label == f"TP{row.tensor_parallel}" for row in panel.rows)
 
 
 def _marked(panel: Panel) -> list[int]:
@@ -104,7 +115,7 @@ def _marked(panel: Panel) -> list[int]:
 def _table(panel: Panel, *, titled: bool) -> Table:
     """Return the table of a panel: columns that add up to the step, the rate, and what binds."""
     shown = [name for name in _COLUMN_NAMES if name in _ALWAYS or any(row.columns[name] > 0 for row in panel.rows)]
-    names = ["TP", *(_COLUMN_NAMES[name] for name in shown), "step", "tok/s", "<binds"]
+    names = [_head(panel), *(_COLUMN_NAMES[name] for name in shown), "step", "tok/s", "<binds"]
     rows = [
         [
             _label(row, panel),
@@ -127,12 +138,12 @@ def _notes(comparison: Comparison) -> list[str]:
             low, high = usable_bytes(row.scenario)
             fits = "! does not fit" if row.fits == "no" else "? fits only if the driver reports enough memory"
             notes.append(
-                f"{fits}: TP{row.tensor_parallel}, batch {row.batch:g} needs {row.memory_bytes / 1e9:.1f} GB on each "
+                f"{fits}: {row.label}, batch {row.batch:g} needs {row.memory_bytes / 1e9:.1f} GB on each "
                 f"device; {low / 1e9:.1f} to {high / 1e9:.1f} GB are usable."
             )
-    modelled = sorted({row.tensor_parallel for row in comparison.rows if row.nodes > 1})
+    modelled = list(dict.fromkeys(row.label for row in comparison.rows if row.crosses_nodes))
     if modelled:
-        names = verdict.joined([f"TP{degree}" for degree in modelled])
+        names = verdict.joined(modelled)
         notes.append(f"{names}: nothing was measured across nodes; NCCL's own plan is taken, and the band is wide.")
     return notes
 
@@ -144,11 +155,12 @@ def _turn_over(comparison: Comparison, canvas: Canvas) -> None:
         return
     canvas.heading("Turn-over")
     for panel in panels:
-        degrees = [row.tensor_parallel for row in panel.tied]
-        most = max(row.tensor_parallel for row in panel.rows if row.fits != "no")
-        span = f"TP{degrees[0]}" if len(degrees) == 1 else f"TP{min(degrees)}-TP{max(degrees)}"
-        within = f"{span} within {100 * TIE:.0f} %" if len(degrees) > 1 else f"{span} alone within {100 * TIE:.0f} %"
-        beyond = "more devices make a stream slower" if most > max(degrees) else "not reached by the degrees asked for"
+        devices = max(row.scenario.layout.devices for row in panel.tied)
+        most = max(row.scenario.layout.devices for row in panel.rows if row.fits != "no")
+        names = [row.label for row in sorted(panel.tied, key=lambda row: row.scenario.layout.devices)]
+        span = names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}" if _only_tensor(panel) else ", ".join(names)
+        within = f"{span} within {100 * TIE:.0f} %" if len(names) > 1 else f"{span} alone within {100 * TIE:.0f} %"
+        beyond = "more devices make a stream slower" if most > devices else "not reached by the layouts asked for"
         canvas.paragraph(f"  {panel.system}, batch {panel.batch:g}: {within}; {beyond}", indent="    ")
 
 
@@ -180,7 +192,7 @@ def _crossovers(comparison: Comparison, canvas: Canvas) -> None:
     )
 
 
-_TIERS = {"intra_node": "in node", "inter_node": "across"}
+_TIERS = {"intra_node": "in node", "inter_node": "across", "inter_rack": "racks"}
 
 
 def _size(size_bytes: float) -> str:
@@ -198,7 +210,7 @@ def _levers(comparison: Comparison, canvas: Canvas) -> None:
     gains = [{lever.name: lever.gain for lever in panel.levers} for panel in panels]
     rows = [[name, *(verdict.percent(gain[name]) if name in gain else "-" for gain in gains)] for name in names]
     rows.sort(key=lambda row: -max(gain.get(row[0], 0.0) for gain in gains))
-    heads = [f"batch {panel.batch:g}, TP{panel.fastest.tensor_parallel}" for panel in panels]
+    heads = [f"batch {panel.batch:g}, {panel.fastest.label}" for panel in panels]
     canvas.table(["<change", *heads], rows)
 
 
@@ -211,9 +223,7 @@ def _constants(comparison: Comparison, canvas: Canvas) -> None:
         if abs(row.elasticities.get(path, 0.0)) >= MATTERS
     ]
     moved.sort(key=lambda item: (_KIND_ORDER.index(item[1].kind), -abs(item[2])))
-    canvas.heading(
-        f"Constants that matter for TP{row.tensor_parallel}, batch {row.batch:g}: % of step per % (95 % interval)"
-    )
+    canvas.heading(f"Constants that matter for {row.label}, batch {row.batch:g}: % of step per % (95 % interval)")
     for path, origin, share in moved:
         interval = ""
         if origin.low is not None and origin.high is not None:

@@ -32,6 +32,7 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
                     "system": row.scenario.system.name,
                     "batch": whole(row.batch),
                     "tp": row.tensor_parallel,
+                    "layout": row.label,
                     "input": path,
                     "value": value,
                 }
@@ -50,7 +51,17 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
 
 def _layout(row: Row) -> dict[str, Any]:
     """Return the keys of a layout."""
-    return {"tp": row.tensor_parallel, "pp": 1, "ep": 1, "attention_dp": 1, "moe_tp": None}
+    layout = row.scenario.layout
+    return {
+        "tp": layout.tensor_parallel,
+        "pp": layout.pipeline_parallel,
+        "ep": layout.expert_parallel,
+        "attention_dp": layout.attention_dp,
+        "moe_tp": layout.moe_tensor_parallel if row.scenario.transformer.mixture else None,
+        "context_parallel": layout.context_parallel,
+        "replicas": layout.replicas,
+        "layout": row.label,
+    }
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -99,6 +110,7 @@ def _levers(panel: Panel) -> list[dict[str, Any]]:
             "system": panel.system,
             "batch": whole(panel.batch),
             "tp": panel.fastest.tensor_parallel,
+            "layout": panel.fastest.label,
             "name": lever.name,
             "input": lever.path,
             "factor": lever.factor,

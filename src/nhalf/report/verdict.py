@@ -58,10 +58,10 @@ def _best(panel: Panel) -> str:
     """Return which layout is best, as a set where several tie."""
     fastest = panel.fastest
     rate = f"{units.format_time(fastest.step_s)} per token, {1 / fastest.step_s:.3g} tokens/s per user"
-    name = f"TP{fastest.tensor_parallel}"
+    name = fastest.label
     if len(panel.rows) == 1:
         return f"{name} takes {rate}."
-    tied = [f"TP{row.tensor_parallel}" for row in panel.tied]
+    tied = [row.label for row in panel.tied]
     if len(tied) > 1:
         return f"{joined(tied)} are within 5 %; {name} is fastest at {rate}."
     return f"{name} is fastest: {rate}."
@@ -69,14 +69,14 @@ def _best(panel: Panel) -> str:
 
 def _slower(panel: Panel) -> list[str]:
     """Return a sentence on larger layouts that are slower: the turn-over, when it lies inside the rows."""
-    most = max(row.tensor_parallel for row in panel.tied)
-    beyond = [row for row in panel.rows if row.tensor_parallel > most and row.fits != "no"]
+    most = max(row.scenario.layout.devices for row in panel.tied)
+    beyond = [row for row in panel.rows if row.scenario.layout.devices > most and row.fits != "no"]
     if not beyond:
         return []
     row = beyond[0]
     why = f": it crosses to {row.nodes} nodes" if row.nodes > panel.fastest.nodes else ""
     lost = percent(row.step_s / panel.fastest.step_s - 1)
-    return [f"TP{row.tensor_parallel} is {lost} slower{why}."]
+    return [f"{row.label} is {lost} slower{why}."]
 
 
 def _binds(row: Row) -> str:
@@ -85,7 +85,7 @@ def _binds(row: Row) -> str:
     fixed, transfer = (share[f"collective_{part}"] / row.step_s for part in ("fixed", "transfer"))
     name = max(share, key=lambda column: share[column])
     text = f"What binds is {WORDS[row.binding]}, {percent(share[name] / row.step_s)} of the step"
-    if row.tensor_parallel > 1:
+    if row.scenario.layout.stage_devices > 1:
         text += f"; collectives take {percent(fixed + transfer)}, of which bytes {percent(transfer)}"
     return text + "."
 

@@ -1,0 +1,44 @@
+"""`nhalf collective`: one collective by size and algorithm."""
+
+from __future__ import annotations
+
+import click
+
+from nhalf import units
+from nhalf.catalog import store
+from nhalf.cli import output
+from nhalf.loading.collective import SIZES, Asked, load
+from nhalf.report import collective as report
+from nhalf.report.collective_document import document
+
+
+@click.command()
+@click.argument("op", metavar="OP")
+@click.argument("link", nargs=-1, metavar="[LATENCY BANDWIDTH | LINK]")
+@click.option("--ranks", metavar="K", help="Ranks of the group.")
+@click.option("--on", "system", metavar="SYSTEM", help="A system of the catalogue, instead of a bare link.")
+@click.option("--sizes", metavar="A:B", help=f"Sizes with units: A:B doubles, A:B:x4, or a list.  [default: {SIZES}]")
+@click.option("--library", metavar="NAME", help="Communication library.  [default: vllm]")
+@click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph]")
+@click.option("--has", metavar="LIST", help="What the machine has beyond its links: nvls, sharp, torus.")
+@click.option("--reduce-at", metavar="RATE", help="Charge arithmetic at this rate: 1TB/s.  [default: hidden]")
+@click.option("--per-token", default="160", show_default=True, metavar="N", help="Collectives a token: 2 a layer.")
+@click.option("-b", "first", metavar="SIZE", help="nccl-tests' first size; there 8K is 8192 bytes.")
+@click.option("-e", "last", metavar="SIZE", help="nccl-tests' last size.")
+@click.option("-f", "factor", metavar="FACTOR", help="nccl-tests' factor from size to size.  [default: 2]")
+@click.option("-g", "gpus", metavar="K", help="nccl-tests' number of GPUs: the ranks.")
+@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
+def collective(op: str, link: tuple[str, ...], per_token: str, as_json: bool, **given: str | None) -> None:
+    """Say what OP costs by size: every algorithm, who wins where, and what the library would run.
+
+    OP is all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, barrier or send-recv. Sizes are those
+    that nccl-tests prints: the total for an all-gather.
+    """
+    count = units.parse_count(per_token, where="--per-token")
+    found = report.answer(load(Asked(op=op, link=link, **given)), store.fixed_time(), count)
+    if as_json:
+        output.write_json(document(found))
+        return
+    canvas = output.canvas()
+    report.write(found, canvas)
+    output.write(canvas.text)

@@ -1,0 +1,109 @@
+"""`nhalf simulate`: a collective message by message, or a decode loop with a straggler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nhalf import units
+from nhalf.cli import output
+from nhalf.errors import InputError
+
+_DEFAULT_SEED = 1
+
+
+class _Operations(click.Group):
+    """A group whose commands are the operations, with `decode` as the one that is not a collective."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the two forms of the command."""
+        del ctx
+        return ["collective", "decode"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the decode loop, or the collective for any other word."""
+        del ctx
+        if cmd_name == "decode":
+            from nhalf.cli.simulate_decode import decode
+
+            return decode
+        return collective
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Keep the operation as the first argument of the collective."""
+        word = args[0] if args else ""
+        if word in ("decode", "collective"):
+            return word, self.get_command(ctx, word), args[1:]
+        return word, collective, args
+
+
+@click.group(cls=_Operations, context_settings={"ignore_unknown_options": True})
+def simulate() -> None:
+    """Simulate OP (all-reduce, all-gather, ...), a schedule.json, or `decode MODEL`, message by message."""
+
+
+@click.command(name="collective")
+@click.argument("op", metavar="OP | SCHEDULE.json")
+@click.option("--ranks", metavar="K", help="How many ranks take part.")
+@click.option("--size", metavar="SIZE", help="Bytes as nccl-tests counts them, such as 16KiB.")
+@click.option("--on", "system", metavar="SYSTEM", help="A system of the catalogue, instead of a link.")
+@click.option("--latency", metavar="TIME", help="Latency of a message on the link, with --bandwidth.")
+@click.option("--bandwidth", metavar="RATE", help="Bandwidth of a rank's port, one direction.")
+@click.option("--algorithm", metavar="LIST", help="Algorithms, or all.  [default: the operation's usual one]")
+@click.option("--ports", default="fifo", show_default=True, metavar="WORD", help="fifo, fair or blocking.")
+@click.option("--protocol", default="rendezvous", show_default=True, metavar="WORD", help="rendezvous or eager.")
+@click.option(
+    "--topology", default="switch", show_default=True, metavar="WORD", help="switch, mesh, ring, torus, tree or nodes."
+)
+@click.option("--ranks-per-node", metavar="G", help="Ranks in a node, a leaf of the tree or a row of the torus.")
+@click.option("--oversubscription", metavar="R", help="What a leaf's ranks send over what its uplink carries.")
+@click.option("--nics", metavar="N", help="NICs of a node.  [default: one for each rank]")
+@click.option("--inter-latency", metavar="TIME", help="Latency between nodes, with --inter-bandwidth.")
+@click.option("--inter-bandwidth", metavar="RATE", help="Bandwidth of a NIC.")
+@click.option("--hop-latency", metavar="TIME", help="Latency of each hop beyond the first.")
+@click.option("--reduction-rate", metavar="RATE", help="Bytes per second that a rank adds up.  [default: no time]")
+@click.option(
+    "--straggler",
+    "stragglers",
+    multiple=True,
+    metavar="TEXT",
+    help="'rank 3: 20us', 'rank 3: 1.15x' or 'rank 3: link 2x'; may be repeated.",
+)
+@click.option("--draws", metavar="N", help="Simulate N draws of the ranks' start times, with --skew.")
+@click.option(
+    "--skew", metavar="KIND", help="exponential:10us, normal:10us, hiccup:1%:1ms, pareto:2.5:10us, or a file."
+)
+@click.option("--seed", metavar="N", help="Seed of the draws.  [default: 1]")
+@click.option("--routing", metavar="S", help="Skew of expert routing: rank d draws (d + 1)^-S.")
+@click.option("--timeline", metavar="FILE", help="Write a Chrome trace, which Perfetto opens.")
+@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
+def collective(op: str, as_json: bool, timeline: str | None, **flags: Any) -> None:  # noqa: ANN401  click's values
+    """Simulate a collective, or a schedule of your own, message by message."""
+    from nhalf.cli.simulate_runs import Session
+
+    session = Session.read(op, flags)
+    if flags["draws"] or flags["skew"]:
+        session.show_draws(as_json=as_json)
+        return
+    session.show(as_json=as_json, timeline=Path(timeline) if timeline else None)
+
+
+def count(flags: dict[str, Any], name: str, default: int) -> int:
+    """Return the whole number of a flag."""
+    value = flags.get(name.replace("-", "_"))
+    return default if value is None else units.parse_count(str(value), where=f"--{name}")
+
+
+def needed(flags: dict[str, Any], name: str, example: str) -> str:
+    """Return the text of a flag that must be given."""
+    value = flags.get(name)
+    if value is None:
+        raise InputError(f"--{name} is missing", where=f"--{name}", do=f"add --{name} {example}")
+    return str(value)
+
+
+__all__ = ["collective", "count", "needed", "output", "simulate"]

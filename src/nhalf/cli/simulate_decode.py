@@ -1,0 +1,83 @@
+"""`nhalf simulate decode`: a decode loop with a device or a link that is behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nhalf import loading, units
+from nhalf.cli import output
+from nhalf.cli.simulate import count, needed
+from nhalf.decide import pacing
+from nhalf.report import simulate_decode as report
+from nhalf.simulate import straggler
+
+if TYPE_CHECKING:
+    from nhalf.simulate.straggler import Straggler
+
+
+@click.command()
+@click.argument("model")
+@click.option("--on", "system", metavar="SYSTEM", help="A system of the catalogue.")
+@click.option("--tp", default="8", show_default=True, metavar="K", help="Tensor-parallel degree: the group that loops.")
+@click.option("--batch", metavar="N", help="Sequences that decode together.  [default: 1]")
+@click.option("--context", metavar="N", help="Tokens in the cache of each sequence.  [default: 1024]")
+@click.option("--weights", metavar="DTYPE", help="bf16, fp8, ...  [default: as the config says]")
+@click.option("--kv", metavar="DTYPE", help="Cache dtype: bf16, fp8.  [default: as the config says]")
+@click.option("--engine", metavar="NAME", help="vllm, sglang, trtllm.  [default: vllm]")
+@click.option("--library", metavar="NAME", help="Communication library.  [default: the engine's]")
+@click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph]")
+@click.option("--tokens", metavar="N", help="Decode steps.  [default: 200]")
+@click.option(
+    "--straggler",
+    "stragglers",
+    multiple=True,
+    metavar="TEXT",
+    help="'rank 3: 1.15x', '... 20us', '... link 8x 5%', '... jitter 5us'; may be repeated.",
+)
+@click.option("--jitter", metavar="TIME", help="Jitter of every rank's work between two collectives, on average.")
+@click.option("--algorithm", metavar="NAME", help="All-reduce.  [default: one-shot, hierarchical across nodes]")
+@click.option("--seed", metavar="N", help="Seed of what is random.  [default: 1]")
+@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
+def decode(model: str, as_json: bool, **flags: Any) -> None:  # noqa: ANN401  click's values
+    """Simulate MODEL decoding while a device is throttled, jitters or has a flapping link."""
+    made, tokens, seed, jitter, found = _read(model, flags)
+    paces = [pacing.pace(made, (), tokens=tokens, seed=seed, jitter_s=jitter)]
+    groups = [(one,) for one in found] + ([tuple(found)] if len(found) > 1 else [])
+    for group in groups:
+        one = pacing.pace(made, group, tokens=tokens, seed=seed, jitter_s=jitter)
+        helps = pacing.remedies(made, group, tokens=tokens, seed=seed, jitter_s=jitter)
+        paces.append(replace(one, remedies=helps))
+    if as_json:
+        output.write_json(report.document(made, paces, tokens=tokens))
+        return
+    canvas = output.canvas()
+    report.write(made, paces, canvas, tokens=tokens, next_command=_next(model, flags))
+    output.write(canvas.text)
+
+
+def _read(model: str, flags: dict[str, Any]) -> tuple[pacing.Loop, int, int, float, list[Straggler]]:
+    """Return the loop, tokens, seed, jitter and stragglers that the flags describe."""
+    degree = units.parse_count(flags["tp"], where="--tp")
+    named = {key: flags[key] for key in ("weights", "kv", "engine", "library", "mode") if flags[key]}
+    scenario = loading.load(
+        model,
+        on=needed({"on": flags["system"]}, "on", "h100-sxm"),
+        tp=degree,
+        batch=count(flags, "batch", 1),
+        context=count(flags, "context", 1024),
+        **named,
+    )
+    made = pacing.loop(scenario, flags["algorithm"] or "")
+    jitter = units.parse(flags["jitter"], "time", where="--jitter") if flags["jitter"] else 0.0
+    found = [straggler.parse(text, degree) for text in flags["stragglers"]]
+    return made, count(flags, "tokens", 200), count(flags, "seed", 1), jitter, found
+
+
+def _next(model: str, flags: dict[str, Any]) -> str:
+    """Return the command to run next."""
+    if not flags["stragglers"]:
+        return "add --straggler 'rank 3: 1.15x', --straggler 'rank 3: link 8x 5%' or --jitter 2us"
+    return f"nhalf decode {model} --on {flags['system']} --tp {flags['tp']} for the undisturbed step, term by term"

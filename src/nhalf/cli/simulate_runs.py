@@ -1,0 +1,278 @@
+"""What `nhalf simulate OP` does with its flags: a machine, programs, conditions, runs and their report."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nhalf import units
+from nhalf.catalog import store
+from nhalf.cli import output
+from nhalf.cli.simulate import count, needed
+from nhalf.decide.agreement import Outcome, outcome, shape_for
+from nhalf.decide.skewed import spread
+from nhalf.errors import InputError
+from nhalf.link import Link
+from nhalf.loading.files import read_json, read_text, write_text
+from nhalf.report import simulate as report
+from nhalf.simulate import programs, schedule, straggler
+from nhalf.simulate.engine import Conditions, run
+from nhalf.simulate.machine import Machine, Wiring, from_fabric, from_links
+from nhalf.simulate.timeline import timeline as make_timeline
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from nhalf.breakdown import Array
+    from nhalf.simulate.engine import Run
+    from nhalf.simulate.program import Program
+    from nhalf.simulate.straggler import Skew
+
+_PATIENCE_S = 2.0
+_KINDS = ("exponential", "normal", "hiccup", "pareto")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Session:
+    """What a command line asks for, read and checked."""
+
+    machine: Machine
+    programs: tuple[Program, ...]
+    conditions: Conditions
+    skew: Skew | None
+    draws: int
+    seed: int
+    words: str
+    flags: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, op: str, flags: dict[str, Any]) -> Session:
+        """Return the session of an operation and its flags.
+
+        Raises
+        ------
+        InputError
+            A missing or impossible flag, an unreadable file.
+        """
+        own = schedule.read(read_json(Path(op)), where=op) if op.endswith(".json") else None
+        if own is None:
+            op = programs.operation(op)
+        ranks = own.ranks if own is not None else units.parse_count(needed(flags, "ranks", "8"), where="--ranks")
+        machine = _machine(ranks, flags)
+        made = (own,) if own is not None else _programs(op, ranks, machine, flags)
+        skew, draws = _skew(flags)
+        return cls(
+            machine=machine,
+            programs=made,
+            conditions=_conditions(ranks, flags),
+            skew=skew,
+            draws=draws,
+            seed=count(flags, "seed", 1),
+            words=machine.words,
+            flags=flags,
+        )
+
+    def show(self, *, as_json: bool, timeline: Path | None) -> None:
+        """Run every program and print the answer; what an interrupt leaves is labelled."""
+        outcomes: list[Outcome] = []
+        interrupted = ""
+        for program in self.programs:
+            with _Progress(program) as progress:
+                try:
+                    played = run(program, self.machine.network, self.conditions, progress=progress.advance)
+                except KeyboardInterrupt:
+                    interrupted = f"interrupted in {program.algorithm} after {progress.share:.0%} of its messages"
+                    break
+            outcomes.append(outcome(played, self.machine))
+        if outcomes:
+            self._print(outcomes, as_json=as_json, partial=interrupted)
+        if timeline is not None and outcomes:
+            write_text(timeline, json.dumps(make_timeline([one.run for one in outcomes])))
+            click.echo(f"wrote {timeline}: open it in Perfetto (ui.perfetto.dev) or chrome://tracing", err=True)
+        if interrupted:
+            output.warn(f"partial: {interrupted}; {len(outcomes)} of {len(self.programs)} algorithms are shown")
+            raise click.Abort
+
+    def _print(self, outcomes: list[Outcome], *, as_json: bool, partial: str) -> None:
+        if as_json:
+            output.write_json(report.document(outcomes, where=self.words, partial=partial))
+            return
+        canvas = output.canvas()
+        report.write(outcomes, canvas, where=self.words, next_command=self._next())
+        output.write(canvas.text)
+
+    def show_draws(self, *, as_json: bool) -> None:
+        """Run every program over many draws of its ranks' start times, and print how the times spread."""
+        if self.skew is None:
+            raise InputError("--draws is given without --skew", where="--skew", do="add --skew exponential:10us")
+        outcomes: list[Outcome] = []
+        spreads = []
+        for program in self.programs:
+            base = run(program, self.machine.network, self.conditions)
+            starts = self.skew.draw(program.ranks, self.draws, self.seed)
+            if self.conditions.starts_s is not None:
+                starts = starts + self.conditions.starts_s[:, None]
+            played = self._drawn(program, starts)
+            outcomes.append(outcome(base, self.machine))
+            spreads.append(spread(played, base, self.skew))
+        if as_json:
+            output.write_json(report.spreads_document(spreads, outcomes, where=self.words, skew=self.skew.text))
+            return
+        canvas = output.canvas()
+        program = self.programs[0]
+        task = f"{program.op} of {units.format_size(program.size_bytes)} on {program.ranks} ranks, {self.words}"
+        report.write_spreads(spreads, canvas, task=task, skew=self.skew.text, next_command=self._next())
+        output.write(canvas.text)
+
+    def _drawn(self, program: Program, starts: Array) -> Run:
+        """Return the run of many draws."""
+        known = self.conditions
+        conditions = Conditions(
+            ports=known.ports,
+            protocol=known.protocol,
+            starts_s=starts,
+            slowness=known.slowness,
+            port_slowness=known.port_slowness,
+            reduction_s_per_byte=known.reduction_s_per_byte,
+        )
+        with _Progress(program, draws=starts.shape[1]) as progress:
+            return run(program, self.machine.network, conditions, progress=progress.advance)
+
+    def _next(self) -> str:
+        """Return the command to try next."""
+        if self.skew is None and self.conditions.starts_s is None:
+            return "add --straggler 'rank 3: 20us', or --draws 10000 --skew exponential:10us"
+        return "add --timeline out.json and open it in Perfetto, or --ports fair for shared links"
+
+
+def _machine(ranks: int, flags: dict[str, Any]) -> Machine:
+    """Return the machine that the flags describe: a system's fabric, or a link and a topology."""
+    if flags["system"]:
+        if flags["latency"] or flags["bandwidth"]:
+            raise InputError("--on and --latency/--bandwidth are both given", where="--on", allowed="one of the two")
+        if ranks < 2:  # noqa: PLR2004  said by the programs too, but a fabric has no span for it
+            raise InputError("1 rank has nobody to talk to", where="--ranks", allowed="2 or more")
+        system, _ = store.system(flags["system"], where="--on")
+        return from_fabric(system.fabric, ranks)
+    latency = units.parse(needed(flags, "latency", "5us (or --on SYSTEM)"), "time", where="--latency")
+    bandwidth = units.parse(needed(flags, "bandwidth", "50GB/s"), "bandwidth", where="--bandwidth")
+    return from_links(ranks, Link(latency, bandwidth), _wiring(flags))
+
+
+def _wiring(flags: dict[str, Any]) -> Wiring:
+    """Return how the ranks hang together."""
+    inter = None
+    if flags["inter_latency"] or flags["inter_bandwidth"]:
+        latency = units.parse(needed(flags, "inter_latency", "8us"), "time", where="--inter-latency")
+        bandwidth = units.parse(needed(flags, "inter_bandwidth", "50GB/s"), "bandwidth", where="--inter-bandwidth")
+        inter = Link(latency, bandwidth)
+    hop = flags["hop_latency"]
+    over = flags["oversubscription"]
+    ratio = units.parse(over, "ratio", where="--oversubscription") if over else 1.0
+    if ratio <= 0:
+        raise InputError(f"{over!r} is no oversubscription", where="--oversubscription", allowed="more than 0")
+    return Wiring(
+        topology=flags["topology"],
+        group=count(flags, "ranks-per-node", 0),
+        oversubscription=ratio,
+        nics=count(flags, "nics", 0),
+        inter=inter,
+        hop_latency_s=units.parse(hop, "time", where="--hop-latency") if hop else None,
+    )
+
+
+def _programs(op: str, ranks: int, machine: Machine, flags: dict[str, Any]) -> tuple[Program, ...]:
+    """Return the program of each algorithm asked for."""
+    size = 1.0 if op == "barrier" else units.parse(needed(flags, "size", "16KiB"), "size", where="--size")
+    skew = units.parse(flags["routing"], "ratio", where="--routing") if flags["routing"] else 0.0
+    asked = flags["algorithm"] or next(iter(programs.PROGRAMS[op]))
+    every = asked.strip().casefold() == "all"
+    names = list(programs.PROGRAMS[op]) if every else [programs.algorithm(op, name) for name in asked.split(",")]
+    if len(set(names)) < len(names):
+        raise InputError(f"{asked!r} names an algorithm twice", where="--algorithm", do="name each once")
+    made = []
+    for name in names:
+        shape = shape_for(name, ranks, size, machine, skew=skew)
+        try:
+            made.append(programs.build(op, name, shape))
+        except InputError:
+            # Of "all", those are left out that this number of ranks or this machine cannot have.
+            if not every or ranks < 2 or size < 1:  # noqa: PLR2004
+                raise
+    return tuple(made)
+
+
+def _conditions(ranks: int, flags: dict[str, Any]) -> Conditions:
+    """Return how ranks and ports behave."""
+    found = [straggler.parse(text, ranks) for text in flags["stragglers"]]
+    for one in found:
+        if one.what == "jitter" or one.chance < 1:
+            raise InputError(
+                f"{one.text!r} needs many steps",
+                where="--straggler",
+                do="use nhalf simulate decode, or --draws with --skew",
+            )
+    starts = straggler.starts(found, ranks)
+    rate = flags["reduction_rate"]
+    return Conditions(
+        ports=flags["ports"],
+        protocol=flags["protocol"],
+        reduction_s_per_byte=1 / units.parse(rate, "bandwidth", where="--reduction-rate") if rate else 0.0,
+        starts_s=starts if starts.any() else None,
+        slowness=straggler.factors(found, ranks, "slow"),
+        port_slowness=straggler.factors(found, ranks, "link"),
+    )
+
+
+def _skew(flags: dict[str, Any]) -> tuple[Skew | None, int]:
+    """Return the skew and how many draws of it."""
+    text = flags["skew"]
+    draws = count(flags, "draws", 10_000)
+    if not text:
+        return None, draws
+    if text.partition(":")[0].strip().casefold() not in _KINDS and Path(text).exists():
+        return straggler.samples(read_text(Path(text)), where=text), draws
+    return straggler.parse_skew(text), draws
+
+
+class _Progress:
+    """A bar on standard error, once a run has taken two seconds."""
+
+    def __init__(self, program: Program, *, draws: int = 1) -> None:
+        self._program, self._draws = program, draws
+        self._total = 0
+        self._done = 0
+        self._begun = time.monotonic()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    @property
+    def share(self) -> float:
+        """Return the part that is done."""
+        self._total = self._total or self._program.messages
+        return min(1.0, self._done / self._total)
+
+    def advance(self, messages: int) -> None:
+        """Count messages, and show the bar when it is time."""
+        self._done += messages
+        if self._bar is None and time.monotonic() - self._begun > _PATIENCE_S:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self._bar = Progress(console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task(self._program.algorithm, total=self._program.messages)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done)

@@ -1,0 +1,246 @@
+"""Pacing: a decode loop with a straggler. The prediction supplies the compute, the simulation runs the loop.
+
+A step is as many stretches of work as the layers have all-reduces of the TP group, each followed by one. The work of a
+rank is what the predicted step leaves beside its collectives; the all-reduce is played message by message, on links
+whose times are scaled so that it costs, undisturbed, what the prediction says. Every step starts with all ranks
+together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nhalf.breakdown import columns
+from nhalf.collective import Op
+from nhalf.decide.agreement import shape_for
+from nhalf.errors import InputError
+from nhalf.layout import check
+from nhalf.link import Link
+from nhalf.predict import exchange, layer
+from nhalf.predict.step import decode
+from nhalf.simulate import network, programs
+from nhalf.simulate.engine import Conditions, run
+from nhalf.simulate.machine import Machine, from_fabric
+from nhalf.simulate.straggler import Straggler, factors, starts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.breakdown import Array
+    from nhalf.scenario import Scenario
+    from nhalf.simulate.program import Program
+
+IN_NODE, ACROSS_NODES = "one-shot", "hierarchical"
+"""The algorithms that are played unless another is asked for."""
+OTHERS = ("ring", "recursive-doubling", "one-shot", "two-shot", "hierarchical")
+"""The algorithms that are tried as a remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """Something to do about a straggler, and the tokens per second that it leads to."""
+
+    name: str
+    tokens_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """A decode loop: its speed, the spread of its steps [s], and the rank that the others wait for most.
+
+    `straggler` is empty for the undisturbed loop; `pace_rank` is None where no rank leads in waiting, `pace_share` is
+    the share of the collectives at which it was the last to arrive.
+    """
+
+    straggler: str
+    tokens_per_s: float
+    step_p50_s: float
+    step_p99_s: float
+    pace_rank: int | None
+    pace_share: float
+    remedies: tuple[Remedy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Loop:
+    """What a decode loop is made of.
+
+    `work_s` [s] is one stretch of work between two of the `collectives` of a step; `collective_s` [s] is what one costs
+    by the prediction.
+    """
+
+    scenario: Scenario
+    machine: Machine
+    algorithm: str
+    ranks: int
+    batch: float
+    collectives: int
+    work_s: float
+    collective_s: float
+    size_bytes: float
+
+    @property
+    def step_s(self) -> float:
+        """Return the predicted step [s]."""
+        return self.collectives * (self.work_s + self.collective_s)
+
+
+def loop(scenario: Scenario, algorithm: str = "") -> Loop:
+    """Return the loop of a scenario.
+
+    Raises
+    ------
+    InputError
+        A group of one, or an algorithm that is unknown or does not fit.
+    """
+    ranks = scenario.layout.tensor_parallel
+    if ranks < 2:  # noqa: PLR2004  one rank waits for nobody
+        raise InputError("a TP group of one has nobody to wait for", where="--tp", allowed="2 or more")
+    machine = from_fabric(scenario.system.fabric, ranks)
+    name = algorithm or (IN_NODE if machine.span.nodes == 1 else ACROSS_NODES)
+    name = programs.algorithm("all-reduce", name)
+    shared = {column: float(np.mean(value)) for column, value in columns(decode(scenario)).items()}
+    spent = sum(value for column, value in shared.items() if column.startswith("collective_"))
+    found = next(one for one in exchange.exchanges(scenario, layer.tokens(scenario)) if one.op == Op.ALL_REDUCE)
+    count, size = round(float(np.mean(found.count.value))), float(np.mean(found.size.value))
+    return Loop(
+        scenario=scenario,
+        machine=machine,
+        algorithm=name,
+        ranks=ranks,
+        batch=float(np.mean(scenario.workload.batch)),
+        collectives=count,
+        work_s=(sum(shared.values()) - spent) / count,
+        collective_s=spent / count,
+        size_bytes=size,
+    )
+
+
+def pace(made: Loop, stragglers: Sequence[Straggler], *, tokens: int, seed: int, jitter_s: float = 0.0) -> Pace:
+    """Return the pace of a loop of some tokens with stragglers; `jitter_s` [s] is the jitter of every rank."""
+    source = np.random.default_rng(seed)
+    active = np.array([source.random(tokens) < one.chance for one in stragglers]).reshape(len(stragglers), tokens)
+    steps, last = np.zeros(tokens), np.zeros(made.ranks)
+    # Tokens with the same stragglers behave alike and are played together.
+    for pattern in np.unique(active, axis=1).T:
+        chosen = np.flatnonzero((active == pattern[:, None]).all(axis=0))
+        behind = [one for one, is_active in zip(stragglers, pattern, strict=True) if is_active]
+        steps[chosen], arrived = _play(made, behind, len(chosen), source, jitter_s)
+        last += arrived
+    share = last / (tokens * made.collectives)
+    rank = int(np.argmax(share))
+    leads = bool(share[rank] > 1.5 / made.ranks)
+    return Pace(
+        straggler=", ".join(one.text for one in stragglers),
+        tokens_per_s=made.batch / float(steps.mean()),
+        step_p50_s=float(np.percentile(steps, 50)),
+        step_p99_s=float(np.percentile(steps, 99)),
+        pace_rank=rank if leads else None,
+        pace_share=float(share[rank]) if leads else 0.0,
+    )
+
+
+def _play(
+    made: Loop, behind: Sequence[Straggler], tokens: int, source: np.random.Generator, jitter_s: float
+) -> tuple[Array, Array]:
+    """Return the time of each step [s], and at how many collectives each rank was alone the last to arrive."""
+    work = made.work_s * factors(behind, made.ranks, "slow")[:, None]
+    jitter = np.full(made.ranks, jitter_s)
+    for one in behind:
+        jitter[one.rank] += one.amount if one.what == "jitter" else 0.0
+    program, net = _collective(made, made.algorithm)
+    conditions = Conditions(port_slowness=factors(behind, made.ranks, "link"))
+    slowed = net.slowed(factors(behind, made.ranks, "link"))
+    ready = np.repeat(starts(behind, made.ranks)[:, None], tokens, axis=1)
+    last = np.zeros(made.ranks)
+    for _ in range(made.collectives):
+        ready += work
+        if jitter.any():
+            ready += source.exponential(1.0, ready.shape) * jitter[:, None]
+        latest = ready.max(axis=0)
+        late = ready == latest
+        last += (late & (late.sum(axis=0) == 1)).sum(axis=1)
+        ready = run(program, slowed, replace(conditions, starts_s=ready, port_slowness=None)).finished_s
+    return ready.max(axis=0), last
+
+
+def _collective(made: Loop, algorithm: str) -> tuple[Program, network.Network]:
+    """Return the all-reduce of a loop and links on which it takes, undisturbed, what the prediction says."""
+    program = _program(made, algorithm)
+    own = program if algorithm == made.algorithm else _program(made, made.algorithm)
+    plain = float(run(own, made.machine.network).time_s)
+    return program, _stretched(made.machine, made.ranks, made.collective_s / plain)
+
+
+def _program(made: Loop, algorithm: str) -> Program:
+    size = max(1.0, made.size_bytes)
+    return programs.build("all-reduce", algorithm, shape_for(algorithm, made.ranks, size, made.machine))
+
+
+def _stretched(machine: Machine, ranks: int, factor: float) -> network.Network:
+    """Return the network of a machine with every time multiplied by a factor."""
+    span = machine.span
+    if machine.network.kind == "nodes":
+        return network.nodes(
+            ranks,
+            _times(span.intra, factor),
+            _times(span.inter, factor),
+            per_node=machine.group,
+            nics=max(1, min(machine.group, round(float(span.rails)))),
+        )
+    if machine.network.kind == "switch":
+        return network.switch(ranks, _times(span.intra, factor))
+    raise InputError(
+        f"a decode loop on {machine.words} is not simulated",
+        where="--on",
+        allowed="systems whose devices are on a switch",
+    )
+
+
+def _times(link: Link, factor: float) -> Link:
+    return Link(float(link.latency_s) * factor, float(link.bandwidth_bytes_per_s) / factor)
+
+
+def remedies(
+    made: Loop, stragglers: Sequence[Straggler], *, tokens: int, seed: int, jitter_s: float = 0.0
+) -> tuple[Remedy, ...]:
+    """Return what each remedy leads to, best first: no stragglers, a smaller group, another algorithm."""
+    found = [
+        Remedy(
+            name="remove or replace it",
+            tokens_per_s=pace(made, (), tokens=tokens, seed=seed, jitter_s=jitter_s).tokens_per_s,
+        )
+    ]
+    smaller = _smaller(made)
+    if smaller is not None:
+        name = f"a smaller group without it: TP{smaller.ranks}"
+        found.append(
+            Remedy(name=name, tokens_per_s=pace(smaller, (), tokens=tokens, seed=seed, jitter_s=jitter_s).tokens_per_s)
+        )
+    base = float(run(_program(made, made.algorithm), made.machine.network).time_s)
+    for name in OTHERS:
+        if name == made.algorithm or (name == "hierarchical") != (
+            made.machine.span.nodes > 1 and name == "hierarchical"
+        ):
+            continue
+        plain = float(run(_program(made, name), made.machine.network).time_s)
+        other = replace(made, algorithm=name, collective_s=made.collective_s * plain / base)
+        speed = pace(other, stragglers, tokens=tokens, seed=seed, jitter_s=jitter_s).tokens_per_s
+        found.append(Remedy(name=f"{name} instead of {made.algorithm}", tokens_per_s=speed))
+    return tuple(sorted(found, key=lambda remedy: -remedy.tokens_per_s))
+
+
+def _smaller(made: Loop) -> Loop | None:
+    """Return the loop of half the group, or None where the model does not split so."""
+    half = made.ranks // 2
+    if half < 2 or made.ranks % 2:  # noqa: PLR2004  a group of one has no loop
+        return None
+    layout = replace(made.scenario.layout, tensor_parallel=half)
+    try:
+        check(layout, made.scenario.transformer, made.scenario.system.fabric)
+        return loop(replace(made.scenario, layout=layout))
+    except InputError:
+        return None

@@ -1,0 +1,303 @@
+"""What `nhalf collective` was asked: an operation on a group of ranks, on a system or on a bare link, by size."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from nhalf import units
+from nhalf.catalog import store
+from nhalf.catalog.curves import find
+from nhalf.collective import Mode, Op
+from nhalf.decide.collective import Question
+from nhalf.decide.fixed_time import launch_pairs
+from nhalf.errors import InputError, did_you_mean
+from nhalf.fabric import Span, Topology
+from nhalf.loading.links import link as read_link
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nhalf.citation import Datum
+    from nhalf.curve import MeasuredCurve
+    from nhalf.decide.fixed_time import Pair
+    from nhalf.fabric import Fabric
+    from nhalf.library import Library, Rule
+    from nhalf.system import System
+
+SIZES: Final = "1KiB:1GiB"
+LIBRARY: Final = "vllm"
+HELP: Final = ("nvls", "sharp", "torus")
+"""What a machine may have beyond links that `--has` can name."""
+_LONGEST: Final = 200
+_DOUBLING: Final = 2.0
+_BINARY: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_NCCL_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)B?", re.IGNORECASE)
+_FACTOR: Final = re.compile(r"x?(\d+(?:\.\d+)?)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The arguments as text; None where a default is to be taken."""
+
+    op: str
+    link: tuple[str, ...] = ()
+    system: str | None = None
+    ranks: str | None = None
+    sizes: str | None = None
+    library: str | None = None
+    mode: str | None = None
+    has: str | None = None
+    reduce_at: str | None = None
+    first: str | None = None
+    last: str | None = None
+    factor: str | None = None
+    gpus: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Loaded:
+    """The question, the sizes asked for [bytes], what it is about in words, and what it rests on.
+
+    `pairs` are graphed and eager curves of the machine, or of every machine where it has none; `others` are the
+    library's rules that it does not follow by default.
+    """
+
+    question: Question
+    sizes_bytes: list[float]
+    subject: str
+    library: str
+    origins: Mapping[str, Datum] = field(default_factory=dict)
+    defaults: tuple[tuple[str, str], ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    others: tuple[Rule, ...] = ()
+
+
+def load(asked: Asked) -> Loaded:
+    """Return the question that the arguments ask.
+
+    Raises
+    ------
+    InputError
+        An unknown name, an impossible size or number of ranks, a missing unit, or a link and a system at once.
+    """
+    op = Op.parse(asked.op, where="OP")
+    ranks = _ranks(asked)
+    sizes, said = _sizes(asked)
+    gamma = 0.0
+    if asked.reduce_at is not None:
+        gamma = 1.0 / units.parse(asked.reduce_at, "bandwidth", where="--reduce-at")
+    if asked.system is None:
+        loaded = _on_link(asked, op, ranks, sizes)
+    elif asked.link:
+        raise InputError("a link and --on are both given", where="nhalf collective", allowed="one of the two")
+    else:
+        loaded = _on_system(asked, op, ranks, sizes)
+    question = replace(loaded.question, reduce_s_per_byte=gamma)
+    return replace(loaded, question=question, defaults=(*said, *loaded.defaults))
+
+
+def _on_link(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
+    """Return a question on a bare link, where nothing is known of libraries."""
+    for flag, given in (("--library", asked.library), ("--mode", asked.mode)):
+        if given is not None:
+            raise InputError("a bare link has no library", where=flag, do="add --on SYSTEM, or leave it out")
+    if not asked.link:
+        raise InputError(
+            "neither a system nor a link is given", where="--on", do="add --on h100-sxm, or 5us 400GB/s after OP"
+        )
+    if len(asked.link) > 2:  # noqa: PLR2004  a latency and a bandwidth
+        raise InputError("too many arguments", where="nhalf collective", allowed="OP LATENCY BANDWIDTH, or OP NAME")
+    link, origins = read_link(asked.link)
+    span = Span(ranks=ranks, nodes=1, intra=link, inter=link, rails=1.0)
+    question = Question(op=op, span=span, has=frozenset({"peer memory"}) | _has(asked.has))
+    return Loaded(
+        question=question, sizes_bytes=sizes, subject=f"{ranks} ranks, {' '.join(asked.link)}", library="",
+        origins=origins,
+    )  # fmt: skip
+
+
+def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
+    """Return a question on a system of the catalogue, with the library's rule and what was measured of it."""
+    mode = Mode.parse(asked.mode or "graph", where="--mode")
+    system, origins = store.system(asked.system or "", curves=True, where="--on")
+    _check_ranks(ranks, system.fabric)
+    name = store.find("library", asked.library or LIBRARY, where="--library")
+    architecture = system.device.architecture
+    library, of_library = store.library(name, architecture=architecture)
+    span = system.fabric.span(ranks)
+    has = _of_machine(system, span, library) | _has(asked.has)
+    rules = [rule for rule in store.rules() if rule.library == name and rule.op == op]
+    holding = [rule for rule in rules if rule.holds(ranks, architecture, mode)]
+    question = Question(
+        op=op,
+        span=span,
+        has=has,
+        library=library,
+        rule=_rule(holding, span, system.fabric, has),
+        curve=_curve(system, name, mode, op, ranks),
+        mode=mode,
+        nics=system.fabric.inter_rack is None or span.racks > 1,
+    )
+    said = [("--library", name, "the most used")] if asked.library is None else []
+    said += [("--mode", str(mode), "engines decode in CUDA graphs")] if asked.mode is None else []
+    pairs = launch_pairs(system.curves) or [
+        pair for other in store.names("system") for pair in launch_pairs(store.system(other, curves=True)[0].curves)
+    ]
+    return Loaded(
+        question=question,
+        sizes_bytes=sizes,
+        subject=f"{ranks} ranks of {system.name}",
+        library=name,
+        origins={path: datum for path, datum in (origins | of_library).items() if path.startswith("system.fabric.")},
+        defaults=tuple((flag, f"{value}: {why}") for flag, value, why in said),
+        pairs=tuple(pairs),
+        others=tuple(rule for rule in holding if rule.variant),
+    )
+
+
+def _of_machine(system: System, span: Span, library: Library) -> frozenset[str]:
+    """Return what a machine has beyond links, as far as the catalogue says.
+
+    Peers' memory can be read inside a node, but on a torus only that of neighbours. Switches add up where
+    a node of several devices has them and the tuner of the architecture counts on them; two devices on one cable have
+    no switch.
+    """
+    fabric = system.fabric
+    has = {"peer memory"} if span.nodes == 1 and fabric.topology != Topology.TORUS else set()
+    switched = fabric.topology == Topology.SWITCH and fabric.devices_per_node > 2  # noqa: PLR2004
+    if switched and library.tuner.has_nvls:
+        has.add("nvls")
+    if fabric.topology == Topology.TORUS:
+        has.add("torus")
+    return frozenset(has)
+
+
+def _rule(rules: Sequence[Rule], span: Span, fabric: Fabric, has: frozenset[str]) -> Rule | None:
+    """Return the rule that a library follows by default on a span, or None where its tuner decides alone.
+
+    A kernel of one node does not cross it, and those of vLLM, SGLang and TensorRT-LLM leave more than two devices on
+    PCIe to NCCL. Rules that count on switches which add up hold only where there are some.
+    """
+    for rule in rules:
+        hands_over = "nccl" in rule.algorithms
+        beyond = span.nodes > 1 or (fabric.topology == Topology.HOST and span.ranks > 2)  # noqa: PLR2004
+        if rule.variant or (hands_over and beyond) or ("nvls" in rule.algorithms and "nvls" not in has):
+            continue
+        return rule
+    return None
+
+
+def _curve(system: System, library: str, mode: Mode, op: Op, ranks: int) -> MeasuredCurve | None:
+    """Return the curve of a library on a system that holds a number of ranks, or None."""
+    curve = find(system.curves, library, mode=mode, op=op)
+    within = curve is not None and curve.ranks[0] <= ranks <= curve.ranks[-1]
+    return curve if within and ranks <= system.fabric.devices_per_node else None
+
+
+def _has(text: str | None) -> frozenset[str]:
+    """Return what `--has` names."""
+    names = [] if text is None else [name.strip().casefold() for name in text.split(",")]
+    for name in names:
+        if name not in HELP:
+            raise InputError(
+                f"{name!r} is nothing that an algorithm needs", where="--has", allowed=", ".join(HELP),
+                do=did_you_mean(name, HELP),
+            )  # fmt: skip
+    return frozenset(names)
+
+
+# --- ranks and sizes --------------------------------------------------------------------------------------------------
+
+
+def _ranks(asked: Asked) -> int:
+    """Return the number of ranks, from --ranks or nccl-tests' -g."""
+    given = [(flag, text) for flag, text in (("--ranks", asked.ranks), ("-g", asked.gpus)) if text is not None]
+    if not given:
+        raise InputError("the number of ranks is missing", where="--ranks", do="add --ranks 8")
+    counts = {units.parse_count(text, where=flag) for flag, text in given}
+    if len(counts) > 1:
+        raise InputError("--ranks and -g differ", where="-g", allowed="one of the two")
+    ranks = counts.pop()
+    if ranks == 1:
+        raise InputError("one rank waits for nobody", where=given[0][0], allowed="2 or more ranks")
+    return ranks
+
+
+def _check_ranks(ranks: int, fabric: Fabric) -> None:
+    """Refuse a group that leaves a node half full."""
+    per_node = fabric.devices_per_node
+    if ranks > per_node and ranks % per_node:
+        raise InputError(
+            f"{ranks} ranks do not fill whole nodes of {per_node}",
+            where="--ranks",
+            allowed=f"2 to {per_node}, or a multiple of {per_node}",
+        )
+
+
+def _sizes(asked: Asked) -> tuple[list[float], tuple[tuple[str, str], ...]]:
+    """Return the sizes [bytes], and what was taken for them where nothing was given."""
+    if asked.first is not None or asked.last is not None or asked.factor is not None:
+        if asked.sizes is not None:
+            raise InputError("--sizes and nccl-tests' -b, -e, -f are both given", where="-b", allowed="one of the two")
+        first = nccl_size(asked.first or asked.last or "", where="-b" if asked.first else "-e")
+        last = nccl_size(asked.last or asked.first or "", where="-e" if asked.last else "-b")
+        factor = _factor(asked.factor, "-f") if asked.factor is not None else _DOUBLING
+        return _range(first, last, factor, "-b, -e"), ()
+    if asked.sizes is None:
+        return parse_sizes(SIZES), (("--sizes", f"{SIZES}: from messages of one token to those of training"),)
+    return parse_sizes(asked.sizes), ()
+
+
+def nccl_size(text: str, *, where: str) -> float:
+    """Return a size [bytes] as nccl-tests reads it: K, M and G are powers of 1024, and no letter is bytes.
+
+    Raises InputError when it is no such size.
+    """
+    found = _NCCL_SIZE.fullmatch(text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise InputError(
+            f"{text!r} is no size of nccl-tests", where=where, allowed="8, 512K, 128M, 1G: powers of 1024, above 0"
+        )
+    return float(found[1]) * 1024.0 ** _BINARY[found[2].upper()]
+
+
+def parse_sizes(text: str, *, where: str = "--sizes") -> list[float]:
+    """Return sizes [bytes] from `1KiB:1GiB` (doubling), `1KiB:1GiB:x4`, or a list `16KiB,1MiB`.
+
+    Raises InputError when a size has no unit, the range runs backwards, or there are too many.
+    """
+    if ":" not in text:
+        return sorted({_size(item, where) for item in text.split(",")})
+    first, _, rest = text.partition(":")
+    last, _, factor = rest.partition(":")
+    by = _factor(factor, where) if factor else _DOUBLING
+    return _range(_size(first, where), _size(last, where), by, where)
+
+
+def _size(text: str, where: str) -> float:
+    """Return one size [bytes] above 0."""
+    size = units.parse(text, "size", where=where)
+    if size <= 0:
+        raise InputError("a message of no bytes has no place on a scale of sizes", where=where, allowed="above 0")
+    return size
+
+
+def _factor(text: str, where: str) -> float:
+    """Return the factor from one size to the next."""
+    found = _FACTOR.fullmatch(text.strip())
+    if found is None or float(found[1]) <= 1:
+        raise InputError(f"{text!r} is no factor from size to size", where=where, allowed="2, or any number above 1")
+    return float(found[1])
+
+
+def _range(first: float, last: float, factor: float, where: str) -> list[float]:
+    """Return the sizes from the first to the last."""
+    if last < first:
+        raise InputError("the sizes run backwards", where=where, allowed="the smaller size first")
+    count = math.floor(math.log(last / first) / math.log(factor) + 1e-9) + 1
+    if count > _LONGEST:
+        raise InputError(f"{count} sizes are too many", where=where, allowed=f"up to {_LONGEST}", do="raise the factor")
+    return [first * factor**step for step in range(count)]

@@ -1,0 +1,92 @@
+"""Answers: what many steps of one layout say at once, as arrays: time per token, what binds, a range for the first.
+
+References
+----------
+The house's decode-step note: the time to the first token is dominated by burst start and queueing, so it is a range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nhalf.breakdown import columns
+from nhalf.predict.communication import is_measured
+from nhalf.predict.exchange import exchanges, gathered_logits
+from nhalf.predict.layer import tokens
+from nhalf.predict.step import COLUMNS, decode
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Array, Term
+    from nhalf.scenario import Scenario
+
+_BETWEEN = ("collective_fixed", "collective_transfer", "hand_over")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """The answer to `n` steps; every array is of shape (n,).
+
+    `tpot_s` [s] is the time per token that is kept, `other_tpot_s` [s] the same were the cache of the other dtype;
+    `column` is the index of the largest column in `COLUMNS`. `modelled_s` [s] is what no measurement backs: collectives
+    without a curve, hand-overs between nodes. `first_low_s` and `first_high_s` [s] bound the time to the first token:
+    one prompt alone, and every prompt of the batch before it; both are NaN without prompts.
+    """
+
+    tpot_s: Array
+    other_tpot_s: Array
+    column: Array
+    modelled_s: Array
+    first_low_s: Array
+    first_high_s: Array
+
+
+def answer(scenario: Scenario, count: int, *, other_kv_bytes: float) -> Answer:
+    """Return the answer to a scenario whose workload holds arrays of `count` steps.
+
+    `other_kv_bytes` is what an element of the cache weighs if its assumed dtype is wrong [bytes].
+    """
+    workload = scenario.workload
+    both = np.array([[float(np.mean(workload.kv_bytes))], [other_kv_bytes]])
+    step = decode(scenario.having({"workload.kv_bytes": both}))
+    times = np.broadcast_to(np.asarray(step.value), (2, count)) / workload.accepted_tokens
+    owed = {name: np.broadcast_to(np.asarray(value), (2, count))[0] for name, value in columns(step).items()}
+    each = np.stack([owed.get(name, np.zeros(count)) for name in COLUMNS])
+    low, high = _first(step, count)
+    return Answer(
+        tpot_s=times[0],
+        other_tpot_s=times[1],
+        column=np.argmax(each, axis=0),
+        modelled_s=_modelled(scenario, owed, count) / workload.accepted_tokens,
+        first_low_s=low,
+        first_high_s=high,
+    )
+
+
+def _first(step: Term, count: int) -> tuple[Array, Array]:
+    """Return the range of the time to the first token [s]; NaN where no prompts arrive."""
+    found = next((part for part in step.parts if part.name == "prefill"), None)
+    if found is None:
+        return np.full(count, np.nan), np.full(count, np.nan)
+    prompts, prompt = found.parts
+    running = prompts.inputs["b"]
+    sequences = running if not hasattr(running, "value") else running.value
+    whole = np.broadcast_to(np.asarray(step.value), (2, count))[0]
+    one = np.broadcast_to(np.asarray(prompt.value), (2, count))[0]
+    queue = np.broadcast_to(np.maximum(np.asarray(sequences), 1.0), (2, count))[0]
+    return one + whole, one * queue + whole
+
+
+def _modelled(scenario: Scenario, owed: dict[str, Array], count: int) -> Array:
+    """Return the time [s] of collectives and hand-overs that rest on no measurement."""
+    found = [*exchanges(scenario, tokens(scenario)), *gathered_logits(scenario, tokens(scenario))]
+    # The all-reduce carries the communication of a step; a curve that is missing for the logits alone hardly matters.
+    unmeasured = any(
+        not is_measured(scenario, exchange.op, exchange.group) for exchange in found if exchange.name != "logits all-gather"
+    )
+    if not unmeasured:
+        return np.zeros(count)
+    total: Array = sum((owed.get(name, np.zeros(count)) for name in _BETWEEN), np.zeros(count))
+    return total

@@ -1,0 +1,88 @@
+"""Residuals: how far predictions fell from measurements that the constants had not seen, and the bands that gives.
+
+References
+----------
+V. Vovk, A. Gammerman and G. Shafer, "Algorithmic Learning in a Random World" (2005): conformal prediction; here the
+residuals are those of groups left out one at a time (a family of models, a system, an engine), each group counting
+alike.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nhalf.breakdown import Array
+    from nhalf.predict.answer import Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Novelty:
+    """What of a case the calibration has never seen."""
+
+    model: bool = False
+    system: bool = False
+    engine: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of what is new."""
+        return tuple(name for name in ("model", "system", "engine") if getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bands:
+    """Half-widths of 80 % bands as logarithms, below and above the prediction.
+
+    `seen` holds for models, systems and engines that the constants were fitted on, `unseen` for one thing that is new.
+    `models`, `systems` and `engines` are what was seen. `plan` is the doubt about communication that nothing measured
+    backs: the factor below and above 1 that its time may be off.
+    """
+
+    seen: tuple[float, float]
+    unseen: Mapping[str, tuple[float, float]]
+    models: frozenset[str]
+    systems: frozenset[str]
+    engines: frozenset[str]
+    plan: tuple[float, float] = (0.5, 2.0)
+
+    def novelty(self, model: str, system: str, engine: str) -> Novelty:
+        """Return what of a case is new."""
+        return Novelty(
+            model=model not in self.models, system=system not in self.systems, engine=engine not in self.engines
+        )
+
+    def half_widths(self, novelty: Novelty) -> tuple[float, float]:
+        """Return the half-widths for a case: what each new thing adds to the seen ones, as independent doubts."""
+        below, above = (
+            math.sqrt(
+                self.seen[side] ** 2
+                + sum(max(self.unseen[name][side] ** 2 - self.seen[side] ** 2, 0.0) for name in novelty.names)
+            )
+            for side in (0, 1)
+        )
+        return below, above
+
+    def around(self, found: Answer, novelty: Novelty) -> tuple[Array, Array]:
+        """Return the low and high ends [s] of the band of every time per token.
+
+        The dtype of the cache, where it is assumed, and communication that nothing measured backs widen it.
+        """
+        time = found.tpot_s
+        low, high = self.half_widths(novelty)
+        below, above = [low**2], [high**2]
+        other = np.log(found.other_tpot_s / time)
+        below.append(np.minimum(other, 0.0) ** 2)
+        above.append(np.maximum(other, 0.0) ** 2)
+        less, more = (found.modelled_s * (factor - 1.0) / time for factor in self.plan)
+        below.append(np.log1p(np.maximum(less, -0.95)) ** 2)
+        above.append(np.log1p(more) ** 2)
+        low_s: Array = time * np.exp(-np.sqrt(sum(below)))
+        high_s: Array = time * np.exp(np.sqrt(sum(above)))
+        return low_s, high_s

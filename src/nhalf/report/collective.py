@@ -1,0 +1,286 @@
+"""The answer of `nhalf collective`: who wins where, what the library runs, and where its fixed time goes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from nhalf import units
+from nhalf.collective import Op
+from nhalf.decide.collective import choice, flips, rows
+from nhalf.decide.fixed_time import decompose, launch_s
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nhalf.citation import Datum
+    from nhalf.decide.collective import Choice, Flip, Question, Row
+    from nhalf.decide.fixed_time import FixedTime
+    from nhalf.library import Rule
+    from nhalf.loading.collective import Loaded
+    from nhalf.report.canvas import Canvas
+
+FOCUS_BYTES = 16384.0
+"""The size that the one number is about [bytes]: one token of a model of width 8,192 in 16 bits."""
+DECODE_BYTES = float(4 << 20)
+"""The largest message of a decode step that the verdict speaks of [bytes]: 256 sequences of width 8,192."""
+_WIDE = 110
+_FEW, _MANY = 3, 7
+_EVERY = "every"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """All that the report shows of a question."""
+
+    loaded: Loaded
+    rows: list[Row]
+    choices: list[Choice]
+    flips: list[Flip]
+    fixed: FixedTime | None
+    per_token: int
+
+    @property
+    def question(self) -> Question:
+        """Return the question."""
+        return self.loaded.question
+
+    @property
+    def worst(self) -> Choice | None:
+        """Return where the library's choice loses most against the laws, in parts of the fastest.
+
+        Of the messages of a decode step, where there are any: larger ones are not paid for by the token.
+        """
+        lost = [each for each in self.choices if each.lost_s is not None and not each.is_fastest]
+        lost = [each for each in lost if each.size_bytes <= DECODE_BYTES] or lost
+        return max(lost, key=lambda each: (each.lost_s or 0.0) / each.fastest_s, default=None)
+
+
+def answer(loaded: Loaded, fixed_parts: Mapping[str, Datum], per_token: int) -> Answer:
+    """Return the answer to a question for `per_token` collectives a token."""
+    question, sizes = loaded.question, loaded.sizes_bytes
+    return Answer(
+        loaded=loaded,
+        rows=rows(question, sizes),
+        choices=[choice(question, size) for size in sizes],
+        flips=flips(question, sizes[0], sizes[-1]),
+        fixed=decompose(question, fixed_parts, loaded.pairs),
+        per_token=per_token,
+    )
+
+
+def write(found: Answer, canvas: Canvas) -> None:
+    """Write the verdict, the number, the tables, where the fixed time goes and what it all rests on."""
+    canvas.paragraph(verdict(found), bold=True)
+    canvas.paragraph(_number(found))
+    if found.question.op != Op.BARRIER:
+        canvas.heading(f"{found.question.op} on {found.loaded.subject}, by size")
+        _by_size(found, canvas)
+    canvas.heading("Every algorithm by its law (the fastest that this machine can run: *, what the library runs: >)")
+    _by_algorithm(found, canvas)
+    _fixed_time(found, canvas)
+    _rests_on(found, canvas)
+    canvas.heading("Next")
+    system = found.loaded.subject.rpartition(" of ")[2] if found.question.library else "h100-sxm"
+    canvas.paragraph(f"  nhalf crossover llama-3.1-70b --on {system}")
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def verdict(found: Answer) -> str:
+    """Return who wins where, and what the library's own choice costs."""
+    question = found.question
+    first = question.fastest(found.loaded.sizes_bytes[0])
+    sentences = [f"{question.op} on {found.loaded.subject}: {_who_wins(first, found.flips)} by the laws of the links."]
+    if question.library is not None:
+        sentences.append(_library_choice(found))
+    return " ".join(sentences)
+
+
+def _who_wins(first: str, turns: Sequence[Flip]) -> str:
+    """Return which algorithm is fastest from where to where."""
+    if not turns:
+        return f"{first} is fastest at every size"
+    parts = [f"{first} is fastest below {_size(turns[0].size_bytes)}"]
+    parts += [f"{before.after} up to {_size(after.size_bytes)}" for before, after in pairwise(turns)]
+    return f"{', '.join(parts)}, {turns[-1].after} above"
+
+
+def _library_choice(found: Answer) -> str:
+    """Return how well the library's own choice does."""
+    library, worst = found.loaded.library, found.worst
+    known = [each for each in found.choices if each.lost_s is not None]
+    if not known:
+        return f"What {library} would run for it is not known."
+    if worst is None or worst.lost_s is None:
+        return f"{library} runs the fastest at every size shown."
+    token = units.format_time(found.per_token * worst.lost_s)
+    own = (
+        f"{library}'s own choice is the fastest at {sum(each.is_fastest for each in known)} of {len(known)} sizes; at "
+        f"{_size(worst.size_bytes)} it runs {worst.algorithm} instead of {worst.fastest} and loses "
+        f"{units.format_time(worst.lost_s)}"
+    )
+    if worst.size_bytes > DECODE_BYTES:
+        return f"{own}."
+    return f"{own}, {token} a token at {found.per_token} collectives each."
+
+
+def _number(found: Answer) -> str:
+    """Return the time of one size: measured where it was, with the law and the plan beside it."""
+    question = found.question
+    size = _focus(found.loaded.sizes_bytes)
+    at = next(each for each in found.choices if each.size_bytes == size)
+    law = f"{units.format_time(at.fastest_s)} by the law of {at.fastest}"
+    head = "" if question.op == Op.BARRIER else f"{_size(size)}: "
+    if question.curve is not None:
+        measured = next(row for row in found.rows if row.kind == "measured" and row.size_bytes == size)
+        key = question.curve.key
+        where = "measured" if question.curve.is_measured(question.ranks) else "between measured rank counts"
+        return f"{head}{units.format_time(measured.time_s)}, {where} ({key.library} {key.version}, {key.mode}); {law}"
+    if at.plan is not None:
+        return (
+            f"{head}{units.format_time(at.plan.time_s)} planned by {_planner(question)} ({at.plan.path}, kind "
+            f"assumed: by its own constants, not measured); {law}"
+        )
+    return f"{head}{law}"
+
+
+def _planner(question: Question) -> str:
+    return "NCCL's tuner" if question.library is not None and question.library.tuner.helped else "the tuner"
+
+
+def _focus(sizes: Sequence[float]) -> float:
+    """Return the size that is nearest to that of one token."""
+    return min(sizes, key=lambda size: abs(math.log(size / FOCUS_BYTES)))
+
+
+def _size(size_bytes: float) -> str:
+    return units.format_size(size_bytes, binary=True)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _by_size(found: Answer, canvas: Canvas) -> None:
+    """Write a line for each size: the fastest law, the library's choice, what was measured or planned, and busbw."""
+    question = found.question
+    measured = {row.size_bytes: row for row in found.rows if row.kind == "measured"}
+    laws = {(row.size_bytes, row.algorithm): row for row in found.rows if row.kind == "law"}
+    wide = canvas.width >= _WIDE
+    heads = ["size", "<fastest", "law"]
+    if question.library is not None:
+        heads += [f"<{found.loaded.library} runs", *(["its law"] if wide else []), "loses"]
+        heads += ["measured" if measured else "planned"]
+    heads += [*(["algbw"] if wide else []), "busbw"]
+    lines = []
+    for each in found.choices:
+        shown = measured.get(each.size_bytes) or laws[each.size_bytes, each.fastest]
+        line = [_size(each.size_bytes), each.fastest, units.format_time(each.fastest_s)]
+        if question.library is not None:
+            own = "-" if each.time_s is None else units.format_time(each.time_s)
+            lost = "-" if each.lost_s is None else "" if each.is_fastest else units.format_time(each.lost_s)
+            other = "-" if each.plan is None else units.format_time(each.plan.time_s)
+            line += [each.algorithm or "-", *([own] if wide else []), lost]
+            line += [units.format_time(measured[each.size_bytes].time_s) if measured else other]
+        bandwidths = [shown.algbw_bytes_per_s, shown.busbw_bytes_per_s]
+        line += [units.format_bandwidth(rate) for rate in (bandwidths if wide else bandwidths[1:])]
+        lines.append(line)
+    canvas.table(heads, lines)
+    source = "what was measured" if measured else "the fastest law"
+    canvas.paragraph(f"busbw is that of {source}, as nccl-tests defines it.", indent="  ")
+
+
+def _by_algorithm(found: Answer, canvas: Canvas) -> None:
+    """Write a line for each algorithm: its time at a few sizes, where its law is exact, and what it needs."""
+    sizes = _spread(found.loaded.sizes_bytes, _MANY if canvas.width >= _WIDE else _FEW)
+    if found.question.op == Op.BARRIER:
+        sizes = sizes[:1]
+    lines = []
+    for name in found.question.laws:
+        mine = {row.size_bytes: row for row in found.rows if row.algorithm == name and row.kind == "law"}
+        cells = [f"{_mark(mine[size])}{units.format_time(mine[size].time_s)}" for size in sizes]
+        one = mine[sizes[0]]
+        needs = "" if one.runs else f"needs {one.needs}"
+        lines.append([name, *cells, _EXACT[one.exact], needs])
+    heads = ["time"] if found.question.op == Op.BARRIER else [_size(size) for size in sizes]
+    canvas.table(["<algorithm", *heads, "<exact for", "<"], lines)
+
+
+_EXACT = {
+    "every": "every K", "powers of two": "K = 2^i", "small messages": "small n", "large messages": "large n",
+    "upper bound": "upper bound", "unchecked": "not checked",
+}  # fmt: skip
+"""Where a law is exact, in few letters."""
+
+
+def _mark(row: Row) -> str:
+    return ("*" if row.fastest else "") + (">" if row.chosen else "")
+
+
+def _spread(sizes: Sequence[float], count: int) -> list[float]:
+    """Return a few of the sizes: both ends and what lies evenly between."""
+    if len(sizes) <= count:
+        return list(sizes)
+    return [sizes[round(step * (len(sizes) - 1) / (count - 1))] for step in range(count)]
+
+
+def _fixed_time(found: Answer, canvas: Canvas) -> None:
+    """Write where the fixed time goes and what would take a part of it away."""
+    fixed = found.fixed
+    if fixed is None:
+        return
+    total = units.format_time(fixed.total_s)
+    canvas.heading(f"Where the fixed time goes: {total} {fixed.kind}, {_steps(fixed.steps)} of {fixed.algorithm}")
+    lines = [
+        [part.name, units.format_time(part.time_s), f"{100 * part.time_s / fixed.total_s:.0f} %", part.kind, part.lever]
+        for part in fixed.parts
+    ]
+    canvas.table(["<part", "time", "share", "<kind", "<what shrinks it"], lines)
+    for bypass in fixed.bypasses:
+        saved = units.format_time(bypass.saves_s)
+        canvas.paragraph(f"  {bypass.name}: {saved} ({bypass.kind}; {bypass.how})", indent="    ")
+    added = launch_s(found.loaded.pairs, found.loaded.library)
+    if added is not None:
+        count = sum(pair.library == found.loaded.library for pair in found.loaded.pairs)
+        more = units.format_time(added)
+        canvas.paragraph(
+            f"  Launched by the host instead of a graph, {found.loaded.library} takes {more} more (median of {count} "
+            "pairs of measured curves).",
+            indent="    ",
+        )
+
+
+def _steps(count: float) -> str:
+    return "1 step" if count == 1 else f"{count:g} steps"
+
+
+def _rests_on(found: Answer, canvas: Canvas) -> None:
+    """Write the links, the rule of the library, its other rules, and the defaults."""
+    canvas.heading("What it rests on")
+    used = {"intra_node"} | ({"inter_node"} if found.question.span.nodes > 1 else set())
+    for path, origin in found.loaded.origins.items():
+        if path.startswith("system.fabric.") and path.split(".")[2] not in used:
+            continue
+        value = units.format_value(origin.value, origin.unit)
+        canvas.paragraph(f"  {path} = {value}: {origin.kind} [{origin.source}]", indent="    ")
+    if found.question.rule is not None:
+        canvas.paragraph(f"  {_rule(found.question.rule)}", indent="    ")
+    for rule in found.loaded.others:
+        canvas.paragraph(f"  not taken: {_rule(rule)}", indent="    ")
+    for flag, why in found.loaded.defaults:
+        canvas.paragraph(f"  {flag} {why}", indent="    ")
+
+
+def _rule(rule: Rule) -> str:
+    """Return a rule in words, with its source."""
+    steps = [
+        f"{algorithm} {'below' if rule.strict else 'up to'} {_size(limit.value)}"
+        for algorithm, limit in zip(rule.algorithms, rule.limits, strict=False)
+    ]
+    pair = " a pair of ranks" if rule.per_pair else ""
+    variant = f", {rule.variant}" if rule.variant else ""
+    text = f"{', '.join([*steps, f'then {rule.algorithms[-1]}'])}{pair}" if steps else f"{rule.algorithms[-1]} always"
+    return f"{rule.library} {rule.version}{variant}: {text} [{rule.source}]"

@@ -1,0 +1,122 @@
+"""The answer of `nhalf collective` as the JSON document of the contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nhalf.report.collective import verdict
+from nhalf.report.document import datum, envelope, number
+
+if TYPE_CHECKING:
+    from nhalf.decide.collective import Choice, Row
+    from nhalf.decide.fixed_time import FixedTime
+    from nhalf.library import Rule
+    from nhalf.report.collective import Answer
+
+
+def document(found: Answer) -> dict[str, Any]:
+    """Return the document of the contract."""
+    question = found.question
+    return envelope(
+        "collective",
+        {
+            "verdict": verdict(found),
+            "op": str(question.op),
+            "subject": found.loaded.subject,
+            "ranks": question.ranks,
+            "nodes": question.span.nodes,
+            "tier": question.span.tier,
+            "library": found.loaded.library or None,
+            "mode": str(question.mode) if question.library is not None else None,
+            "has": sorted(question.has),
+            "rows": [_row(row) for row in found.rows],
+            "crossovers": [
+                {"from": flip.before, "to": flip.after, "size_bytes": flip.size_bytes} for flip in found.flips
+            ],
+            "choices": [_choice(each, found.per_token) for each in found.choices],
+            "collectives_per_token": found.per_token,
+            "fixed_time": _fixed_document(found.fixed),
+            "launch_pairs": [
+                {
+                    "system": pair.system, "library": pair.library, "version": pair.version, "ranks": pair.ranks,
+                    "graph_s": pair.graph_s, "eager_s": pair.eager_s, "launch_s": pair.launch_s,
+                }
+                for pair in found.loaded.pairs
+            ],
+            "rules": [
+                _rule_document(rule) for rule in (question.rule, *found.loaded.others) if rule is not None
+            ],
+            "sources": [{"path": path, **datum(origin)} for path, origin in found.loaded.origins.items()],
+            "defaults": [{"flag": flag, "value": why} for flag, why in found.loaded.defaults],
+        },
+    )  # fmt: skip
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "size_bytes": row.size_bytes,
+        "algorithm": row.algorithm,
+        "time_s": row.time_s,
+        "fixed_s": row.fixed_s,
+        "transfer_s": row.transfer_s,
+        "kind": row.kind,
+        "chosen": row.chosen,
+        "fastest": row.fastest,
+        "runs": row.runs,
+        "exact": row.exact or None,
+        "needs": row.needs or None,
+        "algbw_bytes_per_s": row.algbw_bytes_per_s or None,
+        "busbw_bytes_per_s": row.busbw_bytes_per_s or None,
+    }
+
+
+def _choice(each: Choice, per_token: int) -> dict[str, Any]:
+    lost = each.lost_s
+    plan = each.plan
+    return {
+        "size_bytes": each.size_bytes,
+        "fastest": each.fastest,
+        "fastest_s": each.fastest_s,
+        "algorithm": each.algorithm,
+        "time_s": each.time_s,
+        "decided_by": each.decided_by or None,
+        "lost_s": lost,
+        "lost_per_token_s": None if lost is None else per_token * lost,
+        "plan": None if plan is None else {
+            "path": plan.path, "algorithm": plan.algorithm, "time_s": plan.time_s, "fixed_s": plan.fixed_s,
+            "kind": "assumed",
+        },
+    }  # fmt: skip
+
+
+def _fixed_document(fixed: FixedTime | None) -> dict[str, Any] | None:
+    if fixed is None:
+        return None
+    return {
+        "total_s": fixed.total_s,
+        "kind": fixed.kind,
+        "algorithm": fixed.algorithm,
+        "steps": number(fixed.steps),
+        "parts": [
+            {"name": part.name, "time_s": part.time_s, "kind": part.kind, "how": part.how, "lever": part.lever}
+            for part in fixed.parts
+        ],
+        "bypasses": [
+            {"name": each.name, "saves_s": each.saves_s, "kind": each.kind, "how": each.how} for each in fixed.bypasses
+        ],
+    }
+
+
+def _rule_document(rule: Rule) -> dict[str, Any]:
+    return {
+        "library": rule.library,
+        "version": rule.version,
+        "variant": rule.variant or None,
+        "algorithms": list(rule.algorithms),
+        "limits_bytes": [limit.value for limit in rule.limits],
+        "strict": rule.strict,
+        "per_pair": rule.per_pair,
+        "source": rule.source,
+        "locator": rule.locator,
+        "note": rule.note,
+    }

@@ -1,0 +1,166 @@
+"""The answer of `nhalf crossover`: from which batch on a collective pays for its bytes, by library and group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from nhalf import units
+from nhalf.collective import Mode
+from nhalf.report.document import envelope, number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.decide.crossovers import Turn
+    from nhalf.report.canvas import Canvas
+
+BATCHES: Final = (1, 4, 16, 64, 256, 1024)
+"""The batches whose messages are shown."""
+_TIERS: Final = {"intra_node": "in node", "inter_node": "across", "inter_rack": "racks"}
+_WIDE: Final = 110
+_TWICE: Final = 1.5
+"""Above this ratio the two measures are not about the same size any more."""
+
+
+def write(turns: Sequence[Turn], model: str, canvas: Canvas) -> None:
+    """Write the verdict, one batch, the messages by batch, the table, and which of the two measures to use."""
+    lead = _lead(turns)
+    canvas.paragraph(_verdict(turns, lead, model), bold=True)
+    found = lead.crossover
+    canvas.paragraph(
+        f"batch {_batch(found.batch_at_double_floor)} ({_size(found.double_floor_size_bytes)}): {_name(lead)}, "
+        f"{found.kind}"
+    )
+    message = found.message_bytes_per_sequence
+    canvas.heading("The message of one collective: hidden size x batch x 2 bytes")
+    canvas.table(["batch", *(str(batch) for batch in BATCHES)],
+                 [["message", *(_size(batch * message) for batch in BATCHES)]])  # fmt: skip
+    _table(turns, canvas)
+    canvas.heading("Which one to use")
+    canvas.paragraph(f"  {_advice(turns)}", indent="  ")
+    canvas.heading("Next")
+    canvas.paragraph(f"  nhalf decode {model} --on {lead.system} --tp {found.ranks} --batch 1,16,128")
+    canvas.paragraph(f"  nhalf collective all-reduce --ranks {found.ranks} --on {lead.system} --library {lead.library}")
+
+
+def _lead(turns: Sequence[Turn]) -> Turn:
+    """Return the crossover that the verdict is about: the largest group in a node of the first library."""
+    first = [turn for turn in turns if (turn.system, turn.library) == (turns[0].system, turns[0].library)]
+    inside = [turn for turn in first if turn.crossover.tier == "intra_node"] or first
+    inside = [turn for turn in inside if turn.crossover.collective.startswith("all-reduce")]
+    preferred = [turn for turn in turns if turn.library == "vllm" and turn.system == turns[0].system]
+    pool = [turn for turn in preferred if turn.crossover.tier == "intra_node"] or inside
+    return max(pool, key=lambda turn: turn.crossover.ranks)
+
+
+def _name(turn: Turn) -> str:
+    """Return whose crossover it is."""
+    version = f" {turn.version}" if turn.version else ""
+    return f"{turn.library}{version}, {turn.mode}, TP{turn.crossover.ranks} on {turn.system}"
+
+
+def _verdict(turns: Sequence[Turn], lead: Turn, model: str) -> str:
+    """Return where the collective turns, and how far libraries are apart."""
+    found = lead.crossover
+    text = (
+        f"{model} on {lead.system}: the TP{found.ranks} all-reduce of {lead.library} is latency-bound below batch "
+        f"{_batch(found.batch_at_double_floor)}; there a wider link buys little. n_1/2 would say "
+        f"{_batch(found.batch_at_half_size)}."
+    )
+    same = [turn for turn in turns if turn.crossover.collective == found.collective and turn.system == lead.system]
+    batches = [turn.crossover.batch_at_double_floor for turn in same]
+    if len(same) > 1:
+        text += f" Among libraries it lies between batch {_batch(min(batches))} and {_batch(max(batches))}."
+    return text
+
+
+def _batch(batch: float) -> str:
+    """Return a batch as a whole number, or in words where there is none."""
+    return f"{batch:.0f}" if batch < float("inf") else "none"
+
+
+def _size(size_bytes: float) -> str:
+    return units.format_size(size_bytes, binary=True) if size_bytes < float("inf") else "never"
+
+
+def _table(turns: Sequence[Turn], canvas: Canvas) -> None:
+    """Write every crossover."""
+    wide = canvas.width >= _WIDE
+    several = len({turn.system for turn in turns}) > 1
+    canvas.heading("Crossovers, by library and group")
+    lines = []
+    for turn in turns:
+        found = turn.crossover
+        op = found.collective.partition(" x")[0]
+        version = f" {turn.version}" if wide and turn.version else ""
+        launched = "" if turn.mode == Mode.GRAPH else f", {turn.mode}"
+        line = [turn.system] if several else []
+        line += [f"{turn.library}{version}{launched}", op if wide else _SHORT.get(op, op), f"{found.ranks}"]
+        line += [_TIERS[found.tier], units.format_time(found.latency_s)]
+        line += [units.format_bandwidth(found.bandwidth_bytes_per_s)] if wide else []
+        line += [_size(found.half_size_bytes), _batch(found.batch_at_half_size)]
+        line += [_size(found.double_floor_size_bytes), _batch(found.batch_at_double_floor)]
+        line += [f"{turn.ratio:.1f}x"] if wide else []
+        lines.append([*line, found.kind])
+    heads = [*(["<system"] if several else []), "<library", "<op", "K", "<path", "alpha", *(["beta"] if wide else []),
+             "n_1/2", "batch", "2x floor", "batch", *(["ratio"] if wide else []), "<kind"]  # fmt: skip
+    canvas.table(heads, lines)
+    if not wide:
+        canvas.paragraph("AR all-reduce, AG all-gather, RS reduce-scatter; sizes are totals.", indent="  ")
+
+
+_SHORT: Final = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS"}
+
+
+def _advice(turns: Sequence[Turn]) -> str:
+    """Return which of the two measures to use, and why they differ."""
+    ratios = sorted(turn.ratio for turn in turns if turn.ratio > 0)
+    apart = f" Here n_1/2 is {ratios[0]:.1f} to {ratios[-1]:.1f} times the other." if ratios else ""
+    why = (
+        "Use 2x floor: the size at which a measured collective has doubled its floor, so that half of its time goes by "
+        "bytes. n_1/2 = alpha x beta is of one line through the whole curve, whose beta is that of the largest "
+        "messages; at small ones a library runs another algorithm, with few steps and more bytes (one-shot moves K - 1 "
+        "vectors), so its time grows sooner."
+    )
+    if ratios and ratios[-1] < _TWICE:
+        why += " The two agree where one algorithm runs at all sizes."
+    return why + apart
+
+
+def document(turns: Sequence[Turn], model: str) -> dict[str, Any]:
+    """Return the document of the contract."""
+    lead = _lead(turns)
+    return envelope(
+        "crossover",
+        {
+            "verdict": _verdict(turns, lead, model),
+            "model": model,
+            "crossovers": [_crossover(turn) for turn in turns],
+            "messages": [
+                {"batch": batch, "size_bytes": batch * lead.crossover.message_bytes_per_sequence} for batch in BATCHES
+            ],
+            "use": "double_floor_size_bytes",
+        },
+    )
+
+
+def _crossover(turn: Turn) -> dict[str, Any]:
+    """Return a crossover with the keys that `nhalf decode` gives it, and whose it is."""
+    found = turn.crossover
+    return {
+        "system": turn.system,
+        "library": turn.library,
+        "version": turn.version or None,
+        "mode": str(turn.mode),
+        "collective": found.collective,
+        "tier": found.tier,
+        "ranks": found.ranks,
+        "latency_s": found.latency_s,
+        "bandwidth_bytes_per_s": number(found.bandwidth_bytes_per_s),
+        "half_size_bytes": number(found.half_size_bytes),
+        "double_floor_size_bytes": number(found.double_floor_size_bytes),
+        "message_bytes_per_sequence": found.message_bytes_per_sequence,
+        "batch_at_half_size": number(found.batch_at_half_size),
+        "batch_at_double_floor": number(found.batch_at_double_floor),
+        "kind": found.kind,
+    }

@@ -1,0 +1,270 @@
+"""The answer of `nhalf simulate`, as text and as a document."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from nhalf import units
+from nhalf.report.document import envelope
+from nhalf.simulate.path import CAUSES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.decide.agreement import Outcome
+    from nhalf.decide.skewed import Spread
+    from nhalf.report.canvas import Canvas
+    from nhalf.simulate.path import Stretch
+
+_SHOWN = 4
+"""Links of a chain of ranks that are spelled out at either end of it."""
+_BUSY = 3
+_SMALL = 1e-3
+"""A difference below this is shown by its order of magnitude."""
+
+
+def write(outcomes: Sequence[Outcome], canvas: Canvas, *, where: str, next_command: str) -> None:
+    """Write the verdict, the time, the table, the critical paths in words and the next command."""
+    best = min(outcomes, key=_time)
+    canvas.paragraph(_verdict(outcomes, best), bold=True)
+    canvas.paragraph(f"{units.format_time(_time(best))} by {best.run.program.algorithm}")
+    run = best.run
+    canvas.heading(f"{_task(best)}, {where}; ports {run.conditions.ports}, {run.conditions.protocol}")
+    canvas.table(
+        ["<algorithm", "time", "messages", *CAUSES, "law", "sim / law", "busiest link"],
+        [_row(one) for one in outcomes],
+        marked=[outcomes.index(best)] if len(outcomes) > 1 else [],
+    )
+    for one in outcomes:
+        canvas.heading(one.run.program.algorithm)
+        for line in _explained(one):
+            canvas.paragraph(f"  {line}", indent="    ")
+    canvas.heading("Next")
+    canvas.paragraph(f"  {next_command}", indent="    ")
+
+
+def _time(one: Outcome) -> float:
+    return float(one.run.time_s)
+
+
+def _task(one: Outcome) -> str:
+    """Return what was simulated."""
+    program = one.run.program
+    size = "" if program.op == "barrier" else f" of {units.format_size(program.size_bytes)}"
+    return f"{program.op}{size} on {program.ranks} ranks"
+
+
+def _verdict(outcomes: Sequence[Outcome], best: Outcome) -> str:
+    """Return what the fastest pays for, and how far the slowest is behind."""
+    name = best.run.program.algorithm
+    cause, share = _main_cause(best)
+    what = f"{name} takes {units.format_time(_time(best))}"
+    if len(outcomes) > 1:
+        worst = max(outcomes, key=_time)
+        what = (
+            f"{name} is the fastest of {len(outcomes)}: {units.format_time(_time(best))}, "
+            f"{_time(worst) / _time(best):.3g}x faster than {worst.run.program.algorithm}"
+        )
+    return f"{what}; {share:.0%} of it is {cause}." if cause else f"{what}."
+
+
+def _main_cause(one: Outcome) -> tuple[str, float]:
+    """Return what most of the critical path is spent on, and its share; nothing without a path."""
+    if not one.path:
+        return "", 0.0
+    cause = max(one.causes, key=one.causes.__getitem__)
+    return cause, one.causes[cause] / _time(one)
+
+
+def _row(one: Outcome) -> list[str]:
+    """Return a row of the table; a cause without time is a dash."""
+    causes = [units.format_time(one.causes[cause]) if one.path and one.causes[cause] else "-" for cause in CAUSES]
+    law = "-" if one.law_s is None else units.format_time(one.law_s)
+    busy = f"{one.usage[0].share:.1%}" if one.usage else "-"
+    return [
+        one.run.program.algorithm,
+        units.format_time(_time(one)),
+        str(one.run.messages),
+        *causes,
+        law,
+        _against(one),
+        busy,
+    ]
+
+
+def _against(one: Outcome) -> str:
+    """Return simulation against law."""
+    if one.difference is None:
+        return "-"
+    if one.reason == "the same":
+        return "same"
+    return f"{one.difference:+.1%}" if abs(one.difference) >= _SMALL else f"{one.difference:+.1e}"
+
+
+def _explained(one: Outcome) -> list[str]:
+    """Return the lines below one algorithm: its critical path, its links, its law and how its data was checked."""
+    lines = (
+        [f"Critical path: {path_words(one.path)}"]
+        if one.path
+        else ["No critical path: the run has too many messages to keep (over 10^6)."]
+    )
+    if one.usage:
+        shown = ", ".join(f"{use.name} {use.share:.1%}" for use in one.usage[:_BUSY])
+        lines.append(f"Links: the busiest of {len(one.usage)} used are {shown}.")
+    if one.law_s is None:
+        lines.append(f"Law: none; {one.reason}.")
+    elif one.reason == "the same":
+        lines.append(f"Law: {units.format_time(one.law_s)}, the same.")
+    else:
+        lines.append(f"Law: {units.format_time(one.law_s)}, {_against(one)}: {one.reason}.")
+    notes = "".join(f" The program is {note}." for note in one.run.program.notes)
+    lines.append(f"Data: {_checked(one.payload)}.{notes} Engine: {one.run.engine}.")
+    return lines
+
+
+def _checked(payload: str) -> str:
+    """Return how the payload was checked, in words."""
+    if payload in ("bitmask", "fingerprint"):
+        return f"each contribution arrives exactly once (checked by {payload})"
+    return payload
+
+
+def path_words(path: Sequence[Stretch]) -> str:
+    """Return a critical path in words: who waited for whom, and for what."""
+    if not path:
+        return "nothing was sent"
+    parts = []
+    first = path[0]
+    if first.kind == "start":
+        parts.append(f"rank {first.rank} starts {units.format_time(first.length_s)} late")
+    messages = [stretch for stretch in path if stretch.kind == "message"]
+    if messages:
+        parts.append(f"{_chain(messages)}, each waiting for the one before it: {len(messages)} messages")
+    queued = max(messages, key=lambda stretch: stretch.queueing_s, default=None)
+    if queued is not None and queued.queueing_s > 0:
+        parts.append(
+            f"the longest queue is {units.format_time(queued.queueing_s)}, of the message from rank "
+            f"{queued.rank} to rank {queued.peer}"
+        )
+    late = sum(1 for stretch in messages if stretch.waited_for == "receiver")
+    if late:
+        parts.append(f"{late} of them waited for their receiver")
+    last = path[-1]
+    parts.append(f"rank {last.peer} ends last at {units.format_time(last.end_s)}")
+    return "; ".join(parts) + "."
+
+
+def _chain(messages: Sequence[Stretch]) -> str:
+    """Return who sent to whom: one arrow after the other where the receiver sends on."""
+    text: list[str] = []
+    groups = [(key, len(list(same))) for key, same in groupby((one.rank, one.peer) for one in messages)]
+    at = -1
+    for (rank, peer), times in groups:
+        start = [f"rank {rank}"] if rank != at else []
+        text.append(" -> ".join([*start, f"rank {peer}"]) + (f" ({times} times)" if times > 1 else ""))
+        at = peer
+    if len(text) > 2 * _SHOWN:
+        text = [*text[:_SHOWN], f"... ({len(text) - 2 * _SHOWN} more)", *text[-_SHOWN:]]
+    return " -> ".join(text).replace(" -> rank", " -> rank")
+
+
+def document(outcomes: Sequence[Outcome], *, where: str, partial: str = "") -> dict[str, Any]:
+    """Return the document of the contract; `partial` says what was interrupted."""
+    return envelope(
+        "simulate", {"network": where, "partial": partial or None, "runs": [_entry(one) for one in outcomes]}
+    )
+
+
+def _entry(one: Outcome) -> dict[str, Any]:
+    """Return one run."""
+    run = one.run
+    return {
+        "op": run.program.op,
+        "algorithm": run.program.algorithm,
+        "ranks": run.program.ranks,
+        "size_bytes": run.program.size_bytes,
+        "ports": run.conditions.ports,
+        "protocol": run.conditions.protocol,
+        "time_s": _time(one),
+        "messages": run.messages,
+        "law_s": one.law_s,
+        "law_difference": one.difference,
+        "law_reason": one.reason,
+        "causes": {f"{name.replace(' ', '_')}_s": value for name, value in one.causes.items()} if one.path else None,
+        "critical_path": [_stretch(stretch) for stretch in one.path],
+        "links": [{"name": use.name, "bytes": use.bytes, "utilisation": use.share} for use in one.usage],
+        "payload": one.payload,
+        "engine": run.engine,
+    }
+
+
+def _stretch(stretch: Stretch) -> dict[str, Any]:
+    """Return one stretch of a critical path."""
+    return {
+        "kind": stretch.kind,
+        "rank": stretch.rank,
+        "peer": stretch.peer,
+        "message": stretch.message if stretch.message >= 0 else None,
+        "begin_s": stretch.begin_s,
+        "end_s": stretch.end_s,
+        "latency_s": stretch.latency_s,
+        "transfer_s": stretch.transfer_s,
+        "queueing_s": stretch.queueing_s,
+        "waited_for": stretch.waited_for or None,
+    }
+
+
+def write_spreads(spreads: Sequence[Spread], canvas: Canvas, *, task: str, skew: str, next_command: str) -> None:
+    """Write the times of many draws: the verdict, the table, and theory beside the mean of the latest arrival."""
+    best = min(spreads, key=lambda one: one.mean_s)
+    canvas.paragraph(
+        f"Skew of {skew} makes {best.algorithm} take {units.format_time(best.mean_s)} on average, "
+        f"{units.format_time(best.cost_s)} more than together; it waits for the slowest rank.",
+        bold=True,
+    )
+    canvas.paragraph(f"p50 {units.format_time(best.p50_s)}, p99 {units.format_time(best.p99_s)}")
+    canvas.heading(f"{task}, {best.draws} draws")
+    canvas.table(
+        ["<algorithm", "no skew", "mean", "p50", "p99", "skew costs", "latest arrival", "theory"],
+        [
+            [
+                one.algorithm,
+                *(
+                    units.format_time(value)
+                    for value in (
+                        one.base_s,
+                        one.mean_s,
+                        one.p50_s,
+                        one.p99_s,
+                        one.cost_s,
+                        one.latest_s,
+                        one.expected_s,
+                    )
+                ),
+            ]
+            for one in spreads
+        ],
+    )
+    canvas.paragraph(f"Theory of the latest of K arrivals: {best.rule}.")
+    canvas.heading("Next")
+    canvas.paragraph(f"  {next_command}", indent="    ")
+
+
+def spreads_document(
+    spreads: Sequence[Spread], outcomes: Sequence[Outcome], *, where: str, skew: str
+) -> dict[str, Any]:
+    """Return the document of many draws: the runs without skew, each with its draws."""
+    found = document(outcomes, where=where)
+    for entry, one in zip(found["runs"], spreads, strict=True):
+        entry["draws"] = {
+            "skew": skew,
+            "draws": one.draws,
+            "mean_s": one.mean_s,
+            "p50_s": one.p50_s,
+            "p99_s": one.p99_s,
+            "latest_s": one.latest_s,
+            "expected_latest_s": one.expected_s,
+            "rule": one.rule,
+        }
+    return found

@@ -1,0 +1,119 @@
+"""The answer of `nhalf simulate decode`, as text and as a document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nhalf import units
+from nhalf.report.document import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.decide.pacing import Loop, Pace
+    from nhalf.report.canvas import Canvas
+
+MATTERS = 0.005
+"""A loss below this share is called none."""
+
+
+def write(made: Loop, paces: Sequence[Pace], canvas: Canvas, *, tokens: int, next_command: str) -> None:
+    """Write what the straggler costs, the table, what each remedy gives back, and the next command."""
+    base, *others = paces
+    canvas.paragraph(_verdict(base, others), bold=True)
+    shown = others[-1] if others else base
+    canvas.paragraph(f"{shown.tokens_per_s:.4g} tokens/s, {units.format_time(shown.step_p50_s)} per step")
+    scenario = made.scenario
+    canvas.heading(
+        f"{scenario.transformer.name} on {scenario.system.name}, TP{made.ranks}, batch {made.batch:g}: "
+        f"{tokens} tokens, "
+        f"{made.collectives} all-reduces of {units.format_size(made.size_bytes)} by {made.algorithm} in each step"
+    )
+    rows = [
+        [
+            one.straggler or "none",
+            f"{one.tokens_per_s:.4g}",
+            _lost(base, one),
+            units.format_time(one.step_p50_s),
+            units.format_time(one.step_p99_s),
+            _paced(one),
+        ]
+        for one in paces
+    ]
+    canvas.table(["<straggler", "tokens/s", "lost", "step p50", "step p99", "<the others wait for"], rows)
+    canvas.paragraph(
+        f"  A step is {made.collectives} x ({units.format_time(made.work_s)} of work + "
+        f"{units.format_time(made.collective_s)} of all-reduce), both as predicted; "
+        "the loop plays the all-reduce message by message.",
+        indent="  ",
+    )
+    for one in others:
+        if one.remedies:
+            canvas.heading(f"Remedies for {one.straggler}")
+            canvas.table(
+                ["<remedy", "tokens/s", "gained"],
+                [
+                    [remedy.name, f"{remedy.tokens_per_s:.4g}", f"{remedy.tokens_per_s / one.tokens_per_s - 1:+.1%}"]
+                    for remedy in one.remedies
+                ],
+            )
+    canvas.heading("Next")
+    canvas.paragraph(f"  {next_command}", indent="    ")
+
+
+def _lost(base: Pace, one: Pace) -> str:
+    """Return the share of the tokens per second that is lost."""
+    return "-" if one is base else f"{1 - one.tokens_per_s / base.tokens_per_s:.1%}"
+
+
+def _paced(one: Pace) -> str:
+    """Return who the others wait for."""
+    return (
+        "nobody in particular" if one.pace_rank is None else f"rank {one.pace_rank} ({one.pace_share:.0%} of the time)"
+    )
+
+
+def _verdict(base: Pace, others: Sequence[Pace]) -> str:
+    """Return what the straggler costs and what helps most."""
+    if not others:
+        return "Nobody is behind: no straggler was given."
+    worst = min(others, key=lambda one: one.tokens_per_s)
+    lost = 1 - worst.tokens_per_s / base.tokens_per_s
+    if lost < MATTERS:
+        return f"{worst.straggler} costs next to nothing ({lost:.1%} of the tokens)."
+    verdict = f"{worst.straggler} costs {lost:.1%} of the tokens"
+    if worst.pace_rank is not None:
+        verdict += f": rank {worst.pace_rank} sets the pace"
+    helps = worst.remedies[0] if worst.remedies else None
+    if helps is None or helps.tokens_per_s <= worst.tokens_per_s:
+        return f"{verdict}; no remedy here helps."
+    return f"{verdict}; best remedy: {helps.name} ({helps.tokens_per_s / worst.tokens_per_s - 1:+.1%})."
+
+
+def document(made: Loop, paces: Sequence[Pace], *, tokens: int) -> dict[str, Any]:
+    """Return the document of the contract."""
+    return envelope(
+        "simulate",
+        {
+            "model": made.scenario.transformer.name,
+            "system": made.scenario.system.name,
+            "tp": made.ranks,
+            "batch": made.batch,
+            "tokens": tokens,
+            "algorithm": made.algorithm,
+            "collectives": made.collectives,
+            "work_s": made.work_s,
+            "collective_s": made.collective_s,
+            "runs": [
+                {
+                    "straggler": one.straggler or None,
+                    "tokens_per_s": one.tokens_per_s,
+                    "step_p50_s": one.step_p50_s,
+                    "step_p99_s": one.step_p99_s,
+                    "pace_rank": one.pace_rank,
+                    "remedies": [{"name": remedy.name, "tokens_per_s": remedy.tokens_per_s} for remedy in one.remedies],
+                }
+                for one in paces
+            ],
+        },
+    )

@@ -1,0 +1,312 @@
+"""The answer of `nhalf trace`, as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nhalf import units
+from nhalf.report.verdict import joined, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nhalf.evidence.fit import Fit
+    from nhalf.report.canvas import Canvas
+    from nhalf.trace.budget import Budget
+    from nhalf.trace.difference import Difference
+    from nhalf.trace.fixed import Row
+    from nhalf.trace.study import Study
+
+_MOSTLY = 2 / 3
+_MOST_ROWS, _MOST_NOTES, _MOST_RANKS, _LONGEST_NAME = 8, 8, 8, 34
+
+
+def write(study: Study, canvas: Canvas, *, next_command: str, fit: Fit | None = None) -> None:
+    """Write the verdict, what was read, the budget, the collectives, the stragglers, the gains, the notes."""
+    canvas.paragraph(verdict(study), bold=True)
+    canvas.paragraph(_number(study))
+    canvas.heading("Read")
+    for line in _read(study):
+        canvas.paragraph(f"  {line}", indent="    ")
+    canvas.heading(f"Budget of a step (mean of {_count(len(study.timeline.labels), 'step')})")
+    _write_budget(study, canvas)
+    canvas.heading("Collectives")
+    _write_collectives(study, canvas)
+    for text in fitted(fit):
+        canvas.paragraph(f"  {text}", indent="    ")
+    canvas.heading("Stragglers")
+    _write_stragglers(study, canvas)
+    canvas.heading("What would help")
+    _write_gains(study, canvas)
+    if study.notes:
+        canvas.heading("Notes")
+        for note in study.notes[:_MOST_NOTES]:
+            canvas.paragraph(f"  {note}", indent="    ")
+        if len(study.notes) > _MOST_NOTES:
+            canvas.paragraph(f"  and {len(study.notes) - _MOST_NOTES} more with --json")
+    canvas.heading("Next")
+    canvas.paragraph(f"  {next_command}")
+
+
+def domination(study: Study) -> str:
+    """Return what exposed communication is: transfer-dominated, arrival-skew-dominated, mixed or inconclusive."""
+    wait, transfer = study.mean.exposed_wait_s, study.mean.exposed_transfer_s
+    if wait is None or transfer is None or wait + transfer <= 0:
+        return "inconclusive"
+    share = wait / (wait + transfer)
+    if share > _MOSTLY:
+        return "arrival-skew-dominated"
+    return "transfer-dominated" if share < 1 - _MOSTLY else "mixed"
+
+
+def verdict(study: Study) -> str:
+    """Return the verdict in words."""
+    kind = domination(study)
+    share = percent(study.mean.exposed_s / study.mean.step_s)
+    first = f"Exposed communication takes {share} of the step; it is {kind}."
+    if kind == "inconclusive":
+        first = f"Exposed communication takes {share} of the step; one rank alone cannot say whether it waits or moves."
+    for one in study.verdict.stragglers[:1]:
+        cost = f"{units.format_time(one.cost_s)} a step ({percent(one.cost_s / study.mean.step_s)})"
+        who = f"Rank {one.rank} makes the others wait: it costs"
+        if one.together_with:
+            ranks = joined([str(rank) for rank in (one.rank, *one.together_with)])
+            who = f"Ranks {ranks} make the others wait: they cost"
+        first += f" {who} {cost}; likely cause: {one.cause}."
+    if study.timeline.waits_known and not study.verdict.stragglers:
+        first += " No rank is shown to be a straggler."
+    return first
+
+
+def _number(study: Study) -> str:
+    """Return the one number with its parts."""
+    mean, time = study.mean, units.format_time
+    text = f"{time(mean.exposed_s)} of {time(mean.step_s)} a step"
+    if mean.exposed_transfer_s is not None and mean.exposed_wait_s is not None:
+        text += f": {time(mean.exposed_transfer_s)} moving bytes, {time(mean.exposed_wait_s)} waiting for the last rank"
+    return text + (f"; {study.tokens_per_step / mean.step_s:.3g} tokens/s." if study.tokens_per_step else ".")
+
+
+def _read(study: Study) -> Iterable[str]:
+    """Yield what was read and how far it can be trusted."""
+    timeline = study.timeline
+    traces = timeline.traces
+    events = sum(trace.events for trace in traces)
+    ranks = ", ".join(str(trace.rank) for trace in traces[:16]) + (", ..." if len(traces) > 16 else "")  # noqa: PLR2004
+    yield (
+        f"ranks {ranks} ({traces[0].device}, {events:,} events); {_count(len(timeline.labels), 'step')}, "
+        f"marked by {traces[0].steps.marker}"
+    )
+    yield "communication: " + "; ".join(_counted(study))
+    suspects = [(s, name) for trace in traces[:1] for name, s in trace.suspects.items()]
+    for seconds, name in sorted(suspects, reverse=True)[:2]:
+        time = units.format_time(seconds)
+        yield f"sounds like communication and matches no pattern: {name[:60]} ({time}); --patterns adds it"
+    if timeline.waits_known:
+        yield f"matched {percent(timeline.meetings.rate)} of calls by {', '.join(timeline.meetings.how)}"
+        yield from _clocks(study)
+
+
+def _counted(study: Study) -> Iterable[str]:
+    """Yield each recognised kernel with the pattern that recognised it and how many calls there were."""
+    trace = study.timeline.traces[0]
+    counts: dict[tuple[str, str], int] = {}
+    for k, n in zip(*np.unique(trace.calls.kind, return_counts=True), strict=True):
+        kind = trace.kinds[int(k)]
+        key = (kind.name, kind.family)
+        counts[key] = counts.get(key, 0) + int(n)
+    for (name, family), n in sorted(counts.items(), key=lambda item: -item[1])[:4]:
+        yield f"{_shortened(name)} ({family}, {n} calls on rank {trace.rank})"
+    if len(counts) > 4:  # noqa: PLR2004  as shown
+        yield f"{len(counts) - 4} more"
+
+
+def _clocks(study: Study) -> Iterable[str]:
+    """Yield the offsets of the clocks, the widest intervals first when there are many."""
+    first = study.timeline.traces[0].rank
+    clocks = sorted(study.timeline.aligned.clocks[1:], key=lambda clock: -(clock.high_s - clock.low_s))
+    shown = sorted(clocks[:4], key=lambda clock: clock.rank)
+    parts = [
+        f"rank {c.rank}{'' if c.against == first else f' against {c.against}'} {units.format_time(c.offset_s)} "
+        f"[{units.format_time(c.low_s)}, {units.format_time(c.high_s)}]"
+        + (f" drifting {1e6 * c.drift:.3g} ppm" if c.drift else "")
+        if np.isfinite(c.low_s)
+        else f"rank {c.rank} not tied"
+        for c in shown
+    ]
+    more = f", and {len(clocks) - 4} narrower" if len(clocks) > 4 else ""  # noqa: PLR2004
+    yield f"clocks against rank {first}: {', '.join(parts)}{more}"
+
+
+def _write_budget(study: Study, canvas: Canvas) -> None:
+    """Write the budget of each rank and of the mean."""
+    columns = ["<", "step", "compute", "overlapped", "transfer", "wait", "gaps", "idle"]
+    if not study.timeline.waits_known:
+        columns = ["<", "step", "compute", "overlapped", "exposed", "gaps", "idle"]
+    rows = [["mean", *_cells(study.mean)]]
+    rows.append(["", *_shares(study.mean)])
+    if len(study.budgets) > 1:
+        worst = sorted(zip(study.timeline.traces, study.budgets, strict=True), key=lambda item: item[0].rank)
+        rows += [[f"rank {trace.rank}", *_cells(one)] for trace, one in worst[:_MOST_RANKS]]
+    canvas.table(columns, rows, marked=[0])
+
+
+def _parts(one: Budget) -> list[float]:
+    exposed = (
+        [one.exposed_s]
+        if one.exposed_transfer_s is None or one.exposed_wait_s is None
+        else [one.exposed_transfer_s, one.exposed_wait_s]
+    )
+    return [one.step_s, one.compute_s, one.overlapped_s, *exposed, one.gap_s, one.idle_s]
+
+
+def _cells(one: Budget) -> list[str]:
+    # Sums of floats leave dust where there is nothing.
+    return [units.format_time(part if abs(part) > 1e-12 else 0.0) for part in _parts(one)]  # noqa: PLR2004
+
+
+def _shares(one: Budget) -> list[str]:
+    return [percent(part / one.step_s) if part > 1e-12 else "-" for part in _parts(one)]  # noqa: PLR2004
+
+
+def _write_collectives(study: Study, canvas: Canvas) -> None:
+    """Write one line for each class of collective."""
+    rows = [_collective(row) for row in study.rows[:_MOST_ROWS]]
+    canvas.table(["<operation", "<kernel", "size", "n/n_1/2", "<how", "per step", "transfer", "fixed", "wait"], rows)
+    if len(study.rows) > _MOST_ROWS:
+        canvas.paragraph(f"  and {len(study.rows) - _MOST_ROWS} more with --json")
+    most = "at most " if study.floor_is_bound else ""
+    canvas.paragraph(
+        f"  Fixed time of a step's collectives (2 L alpha as seen here): {most}{units.format_time(study.floor_s)}, "
+        f"{percent(study.floor_s / study.mean.step_s)} of the step"
+    )
+
+
+def fitted(fit: Fit | None) -> Iterable[str]:
+    """Yield what the transfers of each operation that ran at several sizes say, with their intervals."""
+    for curve in fit.curves if fit is not None else ():
+        parts = []
+        for name, estimate, show in (
+            ("fixed time", curve.latency, units.format_time),
+            ("bandwidth", curve.bandwidth, units.format_bandwidth),
+        ):
+            if estimate is None:
+                continue
+            band = ""
+            if estimate.low is not None and estimate.high is not None:
+                band = f" [{show(estimate.low)}, {show(estimate.high)}]"
+            parts.append(f"{name} {show(estimate.value)}{band}")
+        if curve.half_size_bytes is not None:
+            parts.append(f"n_1/2 {units.format_size(curve.half_size_bytes)}")
+        refusal = curve.latency_refusal or curve.bandwidth_refusal
+        text = ", ".join(parts) + (f"{'; ' if parts else ''}{refusal}" if refusal else "")
+        yield f"Fit of the transfers, {curve.series.key}: {text}"
+
+
+def _collective(row: Row) -> list[str]:
+    kind, line = row.kind, row.line
+    size = "?" if kind.size_bytes is None else units.format_size(kind.size_bytes)
+    source = {"model": " (model)", "flight recorder": " (recorder)"}.get(kind.size_source or "", "")
+    ratio = f"{kind.size_bytes / line.half_size_bytes:.2g}" if line is not None and kind.size_bytes else "?"
+    fixed = row.fixed_s
+    seen = row.transfer_s if row.transfer_s is not None else row.at_most_s
+    ranks = f" x{kind.ranks}" if kind.ranks else ""
+    return [
+        f"{kind.op}{ranks}{' + norm' if kind.fused else ''}",
+        _shortened(kind.name),
+        size + source,
+        ratio,
+        str(kind.algorithm or "?"),
+        f"{row.count_per_step:.3g}",
+        ("" if row.transfer_s is not None else "<= ") + units.format_time(seen),
+        "?" if fixed is None or not seen else percent(fixed / seen),
+        "?" if row.wait_s is None else units.format_time(row.wait_s),
+    ]
+
+
+def _write_stragglers(study: Study, canvas: Canvas) -> None:
+    """Write who is waited for, or why nobody can tell."""
+    if not study.verdict.stragglers:
+        text = study.verdict.cannot_tell
+        canvas.paragraph(
+            f"  cannot tell: {text}" if text else "  none: no rank costs as much as 0.5 % of the step", indent="    "
+        )
+        return
+    for one in study.verdict.stragglers:
+        canvas.paragraph(
+            f"  rank {one.rank}: {units.format_time(one.cost_s)} a step [{units.format_time(one.low_s)}, "
+            f"{units.format_time(one.high_s)}]; last at {percent(one.share_last)} of calls, "
+            f"{units.format_time(one.lateness_s)} late; {one.cause}: {one.why}",
+            indent="    ",
+        )
+
+
+def _write_gains(study: Study, canvas: Canvas) -> None:
+    """Write what each change would gain."""
+    step = study.replayed.measured_s
+    rows = []
+    for gain in study.replayed.gains[:_MOST_ROWS]:
+        row = [gain.name, f"{units.format_time(step * gain.gain)}", percent(gain.gain), gain.kind, gain.why]
+        if study.tokens_per_step:
+            row.insert(3, f"{study.tokens_per_step / gain.step_s:.3g}" if gain.step_s > 0 else "-")
+        rows.append(row)
+    if not rows:
+        canvas.paragraph("  nothing: there is no exposed communication")
+        return
+    columns = ["<change", "saves", "of step", *(["tokens/s"] if study.tokens_per_step else []), "<kind", "<ground"]
+    canvas.table(columns, rows)
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def write_difference(found: Difference, canvas: Canvas) -> None:
+    """Write which collective's time moved between two runs."""
+    moved = [one for one in found.changes if one.moved]
+    before, after = found.before.mean.step_s, found.after.mean.step_s
+    step = f"The step went from {units.format_time(before)} to {units.format_time(after)}"
+    if not moved:
+        canvas.paragraph(f"{step}; no collective's own time moved by more than its spread.", bold=True)
+    else:
+        one = moved[0]
+        size = "" if one.size_bytes is None else f" of {units.format_size(one.size_bytes)}"
+        canvas.paragraph(
+            f"{step}. The time of the {one.op}{size} moved by {_signed(one.change_s)} per call, "
+            f"{_signed(one.change_s * one.count_per_step)} a step.",
+            bold=True,
+        )
+    canvas.heading("Collectives before and after, waiting left out")
+    canvas.table(
+        ["<operation", "size", "before", "after", "change", "<95 % interval", "per step", "<moved"],
+        [
+            [
+                str(one.op),
+                "?" if one.size_bytes is None else units.format_size(one.size_bytes),
+                units.format_time(one.before_s),
+                units.format_time(one.after_s),
+                _signed(one.change_s),
+                f"[{_signed(one.low_s)}, {_signed(one.high_s)}]",
+                f"{one.count_per_step:.3g}",
+                "yes" if one.moved else "no",
+            ]
+            for one in found.changes
+        ],
+        marked=[i for i, one in enumerate(found.changes) if one.moved],
+    )
+    for text in found.unpaired:
+        canvas.paragraph(f"  {text}")
+    if not found.before.timeline.waits_known or not found.after.timeline.waits_known:
+        canvas.paragraph(
+            "  one rank alone: whole durations are compared, so waiting may have moved instead", indent="    "
+        )
+
+
+def _signed(seconds: float) -> str:
+    return ("+" if seconds > 0 else "") + units.format_time(seconds)

@@ -1,0 +1,171 @@
+"""`nhalf simulate` as a user meets it: verdict first, the keys of the contract, one clear error."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+
+from nhalf.cli.simulate import simulate
+from nhalf.errors import InputError, NhalfError
+from nhalf.simulate import kernels
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINK = ("--latency", "5us", "--bandwidth", "50GB/s")
+RING = ("all-reduce", "--ranks", "8", "--size", "16KiB", *LINK)
+
+
+def invoke(*arguments: str) -> str:
+    out = io.StringIO()
+    with mock.patch.dict(os.environ, {"COLUMNS": "160", "NO_COLOR": "1"}), contextlib.redirect_stdout(out):
+        simulate.main(list(arguments), standalone_mode=False)
+    return out.getvalue()
+
+
+def document(*arguments: str) -> Any:  # noqa: ANN401  JSON is whatever it is
+    return json.loads(invoke(*arguments, "--json"))
+
+
+def test_the_verdict_comes_first_and_the_number_second() -> None:
+    lines = invoke(*RING).splitlines()
+    assert lines[0] == "ring takes 70.6 us; 99% of it is latency."
+    assert lines[1] == "70.6 us by ring"
+    assert lines[-1].startswith("  add --straggler")
+
+
+def test_the_page_says_the_path_the_law_and_the_check() -> None:
+    page = invoke(*RING, "--algorithm", "ring,one-shot", "--straggler", "rank 3: 20us")
+    assert "one-shot is the fastest of 2" in page
+    assert "rank 3 starts 20 us late" in page
+    assert "ranks start at different times, which the law does not know" in page
+    assert "each contribution arrives exactly once (checked by bitmask)" in page
+
+
+def test_the_document_has_the_keys_of_the_contract() -> None:
+    (entry,) = document(*RING)["runs"]
+    keys = ("algorithm", "ranks", "size_bytes", "ports", "protocol", "time_s", "messages", "law_s", "law_difference")
+    assert [key for key in (*keys, "critical_path") if key not in entry] == []
+    assert (entry["time_s"], entry["messages"]) == pytest.approx((7.057344e-05, 112))
+    assert entry["law_difference"] == pytest.approx(0, abs=1e-9)
+    assert sum(one["end_s"] - one["begin_s"] for one in entry["critical_path"]) == pytest.approx(entry["time_s"])
+    assert document(*RING)["schema"] == "nhalf.simulate/1"
+
+
+def test_all_algorithms_are_those_that_fit() -> None:
+    names = [entry["algorithm"] for entry in document(*RING, "--algorithm", "all")["runs"]]
+    assert "two-shot" in names
+    assert "hierarchical" not in names  # nobody said how many ranks share a node
+
+
+def test_a_system_takes_the_place_of_a_link() -> None:
+    found = document(
+        "all-reduce", "--ranks", "16", "--size", "16KiB", "--on", "h100-sxm", "--algorithm", "hierarchical"
+    )
+    assert found["network"].startswith("2 nodes of 8")
+    assert found["runs"][0]["law_s"] is not None
+
+
+def test_draws_stand_beside_theory() -> None:
+    page = invoke(*RING, "--draws", "2000", "--skew", "exponential:10us")
+    assert "mean x (1 + 1/2 + ... + 1/K)" in page
+    (entry,) = document(*RING, "--draws", "2000", "--skew", "exponential:10us")["runs"]
+    assert entry["draws"]["p99_s"] > entry["draws"]["p50_s"] > entry["time_s"]
+    assert entry["draws"]["latest_s"] == pytest.approx(entry["draws"]["expected_latest_s"], rel=0.05)
+
+
+def test_draws_may_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "late.txt").write_text("0us\n100us\n", encoding="utf-8")
+    (entry,) = document(*RING, "--draws", "400", "--skew", str(tmp_path / "late.txt"))["runs"]
+    assert entry["draws"]["expected_latest_s"] == pytest.approx(100e-6 * (1 - 0.5**8))
+
+
+def test_a_timeline_is_a_trace_with_an_arrow_for_each_message(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    invoke(*RING, "--timeline", str(path))
+    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    kinds = [event["ph"] for event in events]
+    assert (kinds.count("X"), kinds.count("s"), kinds.count("f")) == (112, 112, 112)
+    starts = {event["id"]: event["ts"] for event in events if event["ph"] == "s"}
+    ends = {event["id"]: event["ts"] for event in events if event["ph"] == "f"}
+    assert max(ends.values()) == pytest.approx(70.57344)
+    assert all(ends[flow] > starts[flow] for flow in starts)
+
+
+def test_a_schedule_of_ones_own_is_simulated(tmp_path: Path) -> None:
+    path = tmp_path / "own.json"
+    messages = [{"from": 0, "to": 1, "bytes": 50_000, "id": "a"}, {"from": 1, "to": 2, "bytes": 50_000, "after": "a"}]
+    path.write_text(json.dumps({"ranks": 3, "op": "broadcast", "messages": messages}), encoding="utf-8")
+    (entry,) = document(str(path), *LINK)["runs"]
+    assert entry["time_s"] == pytest.approx(12e-6)
+    assert entry["payload"] == "bitmask"
+
+
+def test_an_interrupt_leaves_a_labelled_partial(capsys: pytest.CaptureFixture[str]) -> None:
+    import click
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    arguments = [*RING, "--algorithm", "ring,double-tree", "--json"]
+    with mock.patch.object(kernels, "fifo", stop), pytest.raises(click.Abort):
+        simulate.main(arguments, standalone_mode=False)
+    captured = capsys.readouterr()
+    assert [entry["algorithm"] for entry in json.loads(captured.out)["runs"]] == ["ring"]
+    assert "interrupted in double-tree" in json.loads(captured.out)["partial"]
+    assert "partial: interrupted in double-tree" in captured.err
+
+
+def test_a_decode_loop_names_who_sets_the_pace() -> None:
+    arguments = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--tokens", "10")
+    page = invoke(*arguments, "--straggler", "rank 3: 1.15x")
+    assert "rank 3 sets the pace" in page.splitlines()[0]
+    runs = document(*arguments, "--straggler", "rank 3: 1.15x", "--straggler", "rank 2: 1ms")["runs"]
+    assert [one["straggler"] for one in runs] == [None, "rank 3: 1.15x", "rank 2: 1ms", "rank 3: 1.15x, rank 2: 1ms"]
+    assert [one["pace_rank"] for one in runs][:2] == [None, 3]
+    assert {"tokens_per_s", "step_p50_s", "step_p99_s", "remedies"} <= runs[1].keys()
+    assert {"name", "tokens_per_s"} == runs[1]["remedies"][0].keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("all-reduse", *RING[1:]), "Did you mean 'all-reduce'"),
+        ((*RING, "--algorithm", "rign"), "Did you mean 'ring'"),
+        ((*RING, "--algorithm", "ring,ring"), "names an algorithm twice"),
+        (("all-reduce", "--size", "16KiB", *LINK), "--ranks is missing"),
+        (("all-reduce", "--ranks", "8", *LINK), "--size is missing"),
+        (("all-reduce", "--ranks", "8", "--size", "16KiB"), "--latency is missing"),
+        (("all-reduce", "--ranks", "8", "--size", "16KiB", "--latency", "5us"), "--bandwidth is missing"),
+        (("all-reduce", "--ranks", "1", "--size", "16KiB", *LINK), "1 rank has nobody to talk to"),
+        (("all-reduce", "--ranks", "1", "--size", "16KiB", "--on", "h100-sxm"), "1 rank has nobody to talk to"),
+        (("all-reduce", "--ranks", "0", "--size", "16KiB", *LINK), "not a whole number of 1 or more"),
+        (("all-reduce", "--ranks", "8", "--size", "0B", *LINK), "moves nothing"),
+        (("all-reduce", "--ranks", "8", "--size", "16", *LINK), "has no unit"),
+        (("all-reduce", "--ranks", "12", "--size", "16KiB", "--on", "h100-sxm"), "12 ranks do not fill nodes of 8"),
+        ((*RING, "--on", "h100-sxm"), "both given"),
+        ((*RING, "--ports", "wide"), "'wide' is not known"),
+        ((*RING, "--topology", "moebius"), "no topology"),
+        ((*RING, "--oversubscription", "0"), "no oversubscription"),
+        ((*RING, "--straggler", "rank 8: 1us"), "there is no rank 8"),
+        ((*RING, "--straggler", "rank 1: jitter 1us"), "needs many steps"),
+        ((*RING, "--draws", "100"), "--draws is given without --skew"),
+        ((*RING, "--skew", "cauchy:1us"), "is not a skew"),
+        ((*RING, "--routing", "1"), "no routing to skew"),
+        (("missing.json", *LINK), "the file cannot be read"),
+        (("decode", "llama-3.1-70b", "--tp", "8"), "--on is missing"),
+        (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "1"), "nobody to wait for"),
+        (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--straggler", "rank 9: 1us"), "there is no rank 9"),
+    ],
+)
+def test_bad_input_is_one_clear_error(arguments: tuple[str, ...], words: str) -> None:
+    with pytest.raises(NhalfError, match=words) as caught:
+        invoke(*arguments)
+    assert isinstance(caught.value, InputError)
+    assert caught.value.where

@@ -1,0 +1,74 @@
+"""Pacing: a decode loop goes at the speed of its slowest rank, and without one at the speed that was predicted."""
+
+from __future__ import annotations
+
+import pytest
+
+from nhalf import loading
+from nhalf.decide import pacing
+from nhalf.errors import InputError
+from nhalf.predict.step import decode
+from nhalf.simulate.straggler import Straggler, parse
+
+
+def made(**choices: object) -> pacing.Loop:
+    given = {"tp": 8, "batch": 4, **choices}
+    return pacing.loop(loading.load("llama-3.1-70b", on="h100-sxm", **given))  # type: ignore[arg-type]
+
+
+def pace(text: str = "", *, tokens: int = 40, jitter_s: float = 0.0, loop: pacing.Loop | None = None) -> pacing.Pace:
+    behind: tuple[Straggler, ...] = (parse(text, 8),) if text else ()
+    return pacing.pace(loop or made(), behind, tokens=tokens, seed=1, jitter_s=jitter_s)
+
+
+def test_the_undisturbed_loop_takes_the_predicted_step() -> None:
+    scenario = loading.load("llama-3.1-70b", on="h100-sxm", tp=8, batch=4)
+    assert pace().step_p50_s == pytest.approx(float(decode(scenario).value), rel=1e-9)
+    assert pace().tokens_per_s == pytest.approx(4 / float(decode(scenario).value), rel=1e-9)
+    assert pace().pace_rank is None
+
+
+def test_a_throttled_rank_stretches_all_of_the_work_and_sets_the_pace() -> None:
+    loop = made()
+    found = pace("rank 3: 1.15x")
+    assert found.step_p50_s == pytest.approx(loop.step_s + 0.15 * loop.collectives * loop.work_s, rel=1e-3)
+    assert (found.pace_rank, found.pace_share) == (3, 1.0)
+
+
+def test_a_late_start_is_paid_once_a_step() -> None:
+    assert pace("rank 3: 100us").step_p50_s == pytest.approx(made().step_s + 100e-6, rel=1e-3)
+
+
+def test_a_flapping_link_hurts_the_tail_only() -> None:
+    found = pace("rank 2: link 20x 10%", tokens=200)
+    assert found.step_p50_s == pytest.approx(made().step_s, rel=1e-9)
+    assert found.step_p99_s > 1.02 * found.step_p50_s
+
+
+def test_jitter_costs_the_expected_slowest_of_eight_at_each_collective() -> None:
+    loop = made()
+    slowest = sum(1 / place for place in range(1, 9))
+    assert pace(jitter_s=1e-6).step_p50_s == pytest.approx(loop.step_s + loop.collectives * slowest * 1e-6, rel=0.01)
+
+
+def test_remedies_give_back_what_they_say() -> None:
+    loop = made()
+    behind = (parse("rank 3: 1.5x", 8),)
+    found = {one.name: one.tokens_per_s for one in pacing.remedies(loop, behind, tokens=10, seed=1)}
+    assert found["remove or replace it"] == pytest.approx(pace().tokens_per_s)
+    smaller = loading.load("llama-3.1-70b", on="h100-sxm", tp=4, batch=4)
+    assert found["a smaller group without it: TP4"] == pytest.approx(4 / float(decode(smaller).value))
+    assert found["ring instead of one-shot"] < found["two-shot instead of one-shot"]
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+def test_across_nodes_the_loop_is_hierarchical() -> None:
+    loop = pacing.loop(loading.load("llama-3.1-70b", on="h100-sxm", tp=16))
+    assert loop.algorithm == "hierarchical"
+    found = pacing.pace(loop, (parse("rank 9: 2x", 16),), tokens=5, seed=1)
+    assert found.pace_rank == 9
+
+
+def test_a_group_of_one_is_refused() -> None:
+    with pytest.raises(InputError, match="nobody to wait for"):
+        made(tp=1)
