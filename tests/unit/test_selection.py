@@ -214,6 +214,15 @@ def test_a_plan_is_a_sum_that_can_be_checked_and_takes_arrays() -> None:
                 assert np.asarray(term.value) == pytest.approx(alone, rel=1e-14)
 
 
+def test_every_constant_has_an_origin_and_those_that_can_be_set_are_among_them() -> None:
+    every = store.library_values("nccl", architecture="hopper")
+    settable = store.library("nccl", architecture="hopper")[1]
+    assert set(settable) < set(every)
+    assert every["stack.library.tuner.nvls_simple.intra_step_s"].value == pytest.approx(25e-6)
+    assert every["stack.library.tuner.tree_ll.many_nodes.bandwidth_limit_bytes_per_s"].value == 20.4e9
+    assert {datum.source for datum in every.values()} <= set(store.sources())
+
+
 # --- other tuners -----------------------------------------------------------------------------------------------------
 
 

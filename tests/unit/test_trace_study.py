@@ -362,6 +362,35 @@ def test_no_communication_is_said_with_what_took_longest(tmp_path: Path) -> None
         studied(tmp_path, Plan(ranks=2), silent)
 
 
+def test_a_rank_without_communication_is_left_out(tmp_path: Path) -> None:
+    def silent(run: Run) -> None:
+        document = run.documents[3]
+        document["traceEvents"] = [event for event in document["traceEvents"] if event["name"] != NCCL]
+
+    _, found = studied(tmp_path, Plan(slow={1: 6.0}), silent)
+    assert [trace.rank for trace in found.timeline.traces] == [0, 1, 2]
+    assert any(note.startswith("rank3.json: no communication") for note in found.notes)
+
+
+def test_a_few_calls_name_nobody(tmp_path: Path) -> None:
+    _, found = studied(tmp_path, Plan(steps=1, layers=2, slow={1: 6.0}))
+    assert found.verdict.stragglers == ()
+    assert "too few" in found.verdict.cannot_tell
+
+
+def test_messages_without_peers_are_counted_and_not_matched(tmp_path: Path) -> None:
+    def messages(run: Run) -> None:
+        for document in run.documents.values():
+            for event in document["traceEvents"]:
+                if event["name"] == NCCL:
+                    event |= {"name": "ncclDevKernel_SendRecv(x)", "args": {}}
+
+    _, found = studied(tmp_path, Plan(ranks=3), messages)
+    assert found.mean.exposed_wait_s is None
+    assert any("288 messages name no peers" in note for note in found.notes)
+    assert any("no call could be matched" in note for note in found.notes)
+
+
 def test_ranks_without_names_are_numbered_and_said(tmp_path: Path) -> None:
     run = make(Plan(ranks=2))
     names = []

@@ -13,7 +13,11 @@ from nhalf.errors import NhalfError
 COMMANDS = {
     "link": "What one message costs on a link: time, n_1/2, regime, a ladder of sizes.",
     "decode": "The time per token of a model on a system, term by term, and what would change it.",
+    "collective": "Every algorithm of a collective by size: who wins where, and what the library runs.",
+    "crossover": "The batch at which each collective of a model turns from latency to bandwidth.",
     "fit": "Alpha, beta and the whole curve from the logs you already have, with intervals and refusals.",
+    "simulate": "A collective message by message: who waits for whom, and how it differs from the law.",
+    "trace": "What communication costs in profiler traces, who waits for whom, and what would help.",
     "topo": "Reads `nvidia-smi topo -m` into a fabric, and names the weakest edge of the ring.",
     "catalog": "The systems, models, links and engines that nhalf knows, every value with its source.",
 }

@@ -67,7 +67,8 @@ def verdict(study: Study) -> str:
     share = percent(study.mean.exposed_s / study.mean.step_s)
     first = f"Exposed communication takes {share} of the step; it is {kind}."
     if kind == "inconclusive":
-        first = f"Exposed communication takes {share} of the step; one rank alone cannot say whether it waits or moves."
+        alone = "one rank alone cannot" if len(study.timeline.traces) == 1 else "calls that do not match cannot"
+        first = f"Exposed communication takes {share} of the step; {alone} say whether it waits or moves."
     for one in study.verdict.stragglers[:1]:
         cost = f"{units.format_time(one.cost_s)} a step ({percent(one.cost_s / study.mean.step_s)})"
         who = f"Rank {one.rank} makes the others wait: it costs"

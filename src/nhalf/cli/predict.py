@@ -1,0 +1,44 @@
+"""`nhalf predict`: every row of a table of serving runs, predicted or refused with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nhalf.cli import output
+from nhalf.loading.case_options import options
+from nhalf.loading.files import write_text
+from nhalf.report import predict as report
+
+
+@click.command()
+@click.argument("cases", metavar="CASES.csv")
+@click.option("-o", "--output", "target", metavar="OUT.csv", help="Where the table goes.  [default: standard output]")
+@click.option("--stack", metavar="FILE", help="Constants of nhalf calibrate, or `priors`.  [default: the calibrated]")
+@click.option("--on", "system", metavar="SYSTEM", help="Where the table does not say.")
+@click.option("--model", metavar="MODEL", help="Where the table does not say.")
+@click.option("--engine", metavar="NAME", help="Where the table does not say.  [default: vllm]")
+@click.option("--json", "as_json", is_flag=True, help="Print a document instead of a page.")
+def predict(cases: str, target: str | None, stack: str | None, as_json: bool, **defaults: str | None) -> None:
+    """Predict every row of CASES.csv: time per token with its 80 % band, a range for the first token, what binds.
+
+    Columns: model, system, engine, weight_dtype, moe_dtype, kv_dtype, isl, osl, concurrency, tp, pp, attention_dp,
+    moe_tp, moe_ep; others pass through, and what was measured is never read.
+    """
+    from nhalf.loading.cases import cases as load
+    from nhalf.loading.cases import read_table
+    from nhalf.loading.predictions import predictions
+
+    chosen = options(stack, defaults)
+    found = predictions(load(read_table(Path(cases)), chosen.options), chosen.bands)
+    if target:
+        write_text(Path(target), report.table(found))
+    if as_json:
+        output.write_json(report.document(found))
+    elif target:
+        canvas = output.canvas()
+        report.write(found, canvas, output=target)
+        output.write(canvas.text)
+    else:
+        output.write(report.table(found))

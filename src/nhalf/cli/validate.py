@@ -1,0 +1,64 @@
+"""`nhalf validate`: predictions against measurements, with limits that can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from nhalf.cli import output
+from nhalf.errors import InputError
+from nhalf.loading.case_options import options
+from nhalf.report import validate as report
+
+
+@click.command()
+@click.argument("cases", metavar="[CASES.csv]", required=False)
+@click.option("--builtin", is_flag=True, help="Run the measured tables that ship, misses included.")
+@click.option("--fail-if", "gates", multiple=True, metavar="LIMIT", help="Exit 3 when it holds: 'median>10%'.")
+@click.option("--stack", metavar="FILE", help="Constants of nhalf calibrate, or `priors`.  [default: the calibrated]")
+@click.option("--on", "system", metavar="SYSTEM", help="Where the table does not say.")
+@click.option("--model", metavar="MODEL", help="Where the table does not say.")
+@click.option("--engine", metavar="NAME", help="Where the table does not say.  [default: vllm]")
+@click.option("--skip-doubtful", is_flag=True, help="Leave out rows that the checks find doubtful.")
+@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
+def validate(
+    cases: str | None, builtin: bool, gates: tuple[str, ...], stack: str | None, skip_doubtful: bool, as_json: bool,
+    **defaults: str | None,
+) -> None:  # fmt: skip
+    """Compare predictions with the column tpot_s of CASES.csv: error, bias and coverage by system, engine and model.
+
+    Rows with a text in the column quality_flag are left out.
+    """
+    from nhalf.loading.case_checks import findings
+    from nhalf.loading.cases import cases as load
+    from nhalf.loading.cases import read_table
+    from nhalf.loading.golden import SERVING
+    from nhalf.loading.measured import measured_s, unflagged
+    from nhalf.loading.predictions import predictions
+    from nhalf.validate import gate, require
+    from nhalf.validate import validate as compare
+
+    limits = [gate(text) for text in gates]
+    if (cases is None) != builtin:
+        raise InputError("name one table, or --builtin", where="CASES.csv", allowed="a CSV file, or --builtin alone")
+    chosen = options(stack, defaults)
+    table = read_table(Path(cases) if cases else SERVING)
+    loaded = load(table, chosen.options)
+    times = measured_s(table)
+    scored = unflagged(table)
+    if not scored.all():
+        output.warn(f"{int(np.sum(~scored))} rows with a quality_flag are left out")
+    doubts = [doubt for doubt in findings(loaded, times) if scored[doubt.row]]
+    if skip_doubtful:
+        scored[[doubt.row for doubt in doubts]] = False
+        output.warn(f"{len({doubt.row for doubt in doubts})} doubtful rows are left out")
+    found = compare(predictions(loaded, chosen.bands), times, scored)
+    if as_json:
+        output.write_json(report.document(found, doubts))
+    else:
+        canvas = output.canvas()
+        report.write(found, doubts, canvas, path=table.path)
+        output.write(canvas.text)
+    require(limits, found.overall)

@@ -1,0 +1,99 @@
+"""The answer of `nhalf predict`: the table with its new columns, a page, or a document."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nhalf import units
+from nhalf.report.document import envelope
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Array
+    from nhalf.loading.predictions import Predictions
+    from nhalf.report.canvas import Canvas
+
+COLUMNS = ("predicted_tpot_s", "low_s", "high_s", "ttft_low_s", "ttft_high_s", "binding", "refused")
+"""What is added to the columns of the table."""
+_DIGITS = 6
+_FEW = 5
+
+
+def table(found: Predictions) -> str:
+    """Return the table as CSV: the same rows in the same order, and the new columns."""
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    header = found.cases.table.header
+    # A table that went through before has the columns already: they are written anew.
+    kept = [index for index, name in enumerate(header) if name not in COLUMNS]
+    writer.writerow([*(header[index] for index in kept), *COLUMNS])
+    times = [found.tpot_s, found.low_s, found.high_s, found.ttft_low_s, found.ttft_high_s]
+    added = zip(*(_texts(values) for values in times), found.binding, found.refused, strict=True)
+    rows = found.cases.table.rows
+    if len(kept) == len(header):
+        writer.writerows([*row, *new] for row, new in zip(rows, added, strict=True))
+    else:
+        writer.writerows([*(row[index] for index in kept), *new] for row, new in zip(rows, added, strict=True))
+    return target.getvalue()
+
+
+def _texts(values: Array) -> list[str]:
+    """Return times as texts of six digits; empty where there is none."""
+    return [f"{value:.{_DIGITS}g}" if value == value else "" for value in values.tolist()]  # noqa: PLR0124  NaN
+
+
+def write(found: Predictions, canvas: Canvas, *, output: str) -> None:
+    """Write what was predicted, what binds, and what was refused."""
+    count = len(found.refused)
+    refused = Counter(reason for reason in found.refused if reason)
+    answered = count - sum(refused.values())
+    canvas.paragraph(
+        f"{answered} of {count} rows predicted" + (f", {count - answered} refused with a reason" if refused else ""),
+        bold=True,
+    )
+    if answered:
+        times = found.tpot_s[np.isfinite(found.tpot_s)]
+        half = np.nanmedian(np.sqrt(found.high_s / found.low_s)) - 1
+        canvas.paragraph(
+            f"{units.format_time(float(np.median(times)))} per token in the median, 80 % band about +-{100 * half:.0f} %"
+        )
+        words = Counter(word for word in found.binding if word)
+        canvas.heading("What binds")
+        canvas.table(["<largest part", "rows"], [[word, str(rows)] for word, rows in words.most_common()])
+    if refused:
+        canvas.heading("Refused")
+        for reason, rows in refused.most_common(_FEW):
+            canvas.paragraph(f"  {rows} rows: {reason}", indent="    ")
+        if len(refused) > _FEW:
+            canvas.paragraph(f"  and {len(refused) - _FEW} other reasons, in the column `refused`")
+    canvas.heading("Next")
+    measured = "tpot_s" in found.cases.table.header
+    path = found.cases.table.path
+    canvas.paragraph(f"  nhalf validate {path}" if measured else f"  column predicted_tpot_s of {output}")
+
+
+def document(found: Predictions) -> dict[str, Any]:
+    """Return the document: one entry for each row."""
+    rows = [
+        {
+            "line": found.cases.table.line(row),
+            "predicted_tpot_s": _number(found.tpot_s[row]),
+            "low_s": _number(found.low_s[row]),
+            "high_s": _number(found.high_s[row]),
+            "ttft_low_s": _number(found.ttft_low_s[row]),
+            "ttft_high_s": _number(found.ttft_high_s[row]),
+            "binding": found.binding[row] or None,
+            "refused": found.refused[row],
+        }
+        for row in range(len(found.refused))
+    ]
+    return envelope("predict", {"rows": rows})
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

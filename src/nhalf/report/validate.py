@@ -1,0 +1,136 @@
+"""The answer of `nhalf validate`: how far predictions are from measurements, as a page or a document."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from nhalf import units
+from nhalf.report.document import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.loading.case_checks import Finding
+    from nhalf.report.canvas import Canvas
+    from nhalf.validate import Miss, Score, Validation
+
+_FEW = 5
+
+
+def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, path: str) -> None:
+    """Write the verdict, a line for each group, the worst rows, and what looks wrong in the table."""
+    canvas.paragraph(verdict(found.overall), bold=True)
+    canvas.paragraph(_number_line(found.overall))
+    canvas.heading("By system, engine and model")
+    canvas.table(["<system", "<engine", "<model", "rows", "refused", "median", "p90", "bias", "in band"],
+                 [_row(score) for score in found.groups])  # fmt: skip
+    _worst(found.worst, canvas)
+    if found.reasons:
+        canvas.heading("Refused")
+        for reason, rows in found.reasons[:_FEW]:
+            canvas.paragraph(f"  {rows} rows: {reason}", indent="    ")
+    checks(doubts, canvas)
+    canvas.heading("Next")
+    canvas.paragraph(f"  nhalf calibrate {path} -o my-stack.toml")
+
+
+def verdict(score: Score) -> str:
+    """Return how far predictions are off, in words."""
+    if math.isnan(score.median_error):
+        return f"None of {score.rows} rows could be scored."
+    side = "too slow" if score.bias > 0 else "too fast"
+    lean = f"half of them predicted more than {percent(abs(score.bias))} {side}"
+    return (
+        f"Predictions are {percent(score.median_error)} off in the median and {percent(score.p90_error)} at the 90th "
+        f"percentile of {score.rows - score.refused} rows; {lean}."
+    )
+
+
+def _number_line(score: Score) -> str:
+    """Return the coverage of the bands, and how many rows were refused."""
+    refused = f", {score.refused} of {score.rows} rows refused" if score.refused else ""
+    return f"80 % bands hold {percent(score.coverage)} of the measured times{refused}"
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent, two digits, and `-` where it is unknown."""
+    return "-" if math.isnan(share) else f"{100 * share:.1f} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"  # noqa: PLR2004
+
+
+def _row(score: Score) -> list[str]:
+    """Return the cells of a group."""
+    bias = "-" if math.isnan(score.bias) else f"{100 * score.bias:+.0f} %"
+    return [
+        score.system,
+        score.engine,
+        score.model,
+        str(score.rows),
+        str(score.refused) if score.refused else "",
+        percent(score.median_error),
+        percent(score.p90_error),
+        bias,
+        percent(score.coverage),
+    ]
+
+
+def _worst(misses: Sequence[Miss], canvas: Canvas) -> None:
+    """Write the rows that are furthest off."""
+    if not misses:
+        return
+    canvas.heading("Furthest off")
+    rows = [
+        [
+            str(miss.line),
+            miss.name,
+            units.format_time(miss.measured_s),
+            units.format_time(miss.predicted_s),
+            f"{100 * (miss.predicted_s / miss.measured_s - 1):+.0f} %",
+        ]
+        for miss in misses
+    ]
+    canvas.table(["line", "<row", "measured", "predicted", "off"], rows)
+
+
+def checks(doubts: Sequence[Finding], canvas: Canvas) -> None:
+    """Write what looks wrong in a table, by code, with the first lines of each."""
+    if not doubts:
+        return
+    canvas.heading("Doubtful rows (they count unless --skip-doubtful)")
+    codes: dict[str, list[Finding]] = {}
+    for doubt in doubts:
+        codes.setdefault(doubt.code, []).append(doubt)
+    for code, found in codes.items():
+        canvas.paragraph(f"  {code}: {len(found)} rows", indent="    ")
+        for doubt in found[:_FEW]:
+            canvas.paragraph(f"    line {doubt.line}: {doubt.text}", indent="      ")
+        if len(found) > _FEW:
+            canvas.paragraph(f"    and lines {', '.join(str(doubt.line) for doubt in found[_FEW:])}", indent="      ")
+
+
+def document(found: Validation, doubts: Sequence[Finding]) -> dict[str, Any]:
+    """Return the document of the contract."""
+    body = {
+        "groups": [_score(score) for score in found.groups],
+        "overall": _score(found.overall),
+        "worst": [
+            {"line": miss.line, "row": miss.name, "measured_s": miss.measured_s, "predicted_s": miss.predicted_s}
+            for miss in found.worst
+        ],
+        "reasons": [{"refused": reason, "rows": rows} for reason, rows in found.reasons],
+        "findings": [{"line": doubt.line, "code": doubt.code, "text": doubt.text} for doubt in doubts],
+    }
+    return envelope("validate", body)
+
+
+def _score(score: Score) -> dict[str, Any]:
+    """Return a score; what is unknown is null."""
+    numbers = ("median_error", "p90_error", "bias", "coverage")
+    return {
+        "system": score.system or None,
+        "engine": score.engine or None,
+        "model": score.model or None,
+        "rows": score.rows,
+        "refused": score.refused,
+        **{name: None if math.isnan(getattr(score, name)) else getattr(score, name) for name in numbers},
+    }

@@ -1,0 +1,145 @@
+"""`nhalf collective` on the command line: pages, the document of the contract, nccl-tests' flags, and bad input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.cli.command import invoke, matches, refused
+
+JOB = ("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm", "--sizes", "1KiB:1GiB")
+BARE = ("collective", "all-reduce", "--ranks", "8", "5us", "400GB/s")
+
+
+@pytest.fixture(scope="module")
+def document() -> Any:  # noqa: ANN401  JSON is whatever it is
+    return invoke(*JOB, "--json").document
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_main_job_prints_the_stored_page(columns: int) -> None:
+    result = invoke(*JOB, columns=columns)
+    assert (result.code, result.err) == (0, "")
+    assert matches(f"collective_{columns}", result.out)
+    assert max(len(line) for line in result.out.splitlines()) <= columns
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_a_page_across_nodes_is_stored_too(columns: int) -> None:
+    result = invoke("collective", "all-reduce", "--ranks", "16", "--on", "h100-sxm", "--sizes", "1KiB:1MiB:x4",
+                    columns=columns)  # fmt: skip
+    assert matches(f"collective_across_{columns}", result.out)
+    assert max(len(line) for line in result.out.splitlines()) <= columns
+    assert "planned by NCCL's tuner" in " ".join(result.out.split())
+    assert "kind assumed" in " ".join(result.out.split())
+    assert "RDMA instead of TCP" in result.out
+
+
+def test_the_first_line_is_the_verdict_and_the_last_the_next_command() -> None:
+    page = invoke(*JOB).out.splitlines()
+    assert page[0].startswith("all-reduce on 8 ranks of h100-sxm: one-shot is fastest below")
+    assert page[-1] == "  nhalf crossover llama-3.1-70b --on h100-sxm"
+
+
+def test_the_document_has_the_keys_of_the_contract(document: Any) -> None:  # noqa: ANN401
+    assert document["schema"] == "nhalf.collective/1"
+    assert document["command"] == "collective"
+    keys = {"size_bytes", "algorithm", "time_s", "fixed_s", "transfer_s", "kind", "chosen"}
+    assert all(keys <= set(row) for row in document["rows"])
+    assert {row["kind"] for row in document["rows"]} == {"law", "measured"}
+    assert all(row["time_s"] == pytest.approx(row["fixed_s"] + row["transfer_s"]) for row in document["rows"])
+    assert all(set(flip) == {"from", "to", "size_bytes"} for flip in document["crossovers"])
+    sizes = [flip["size_bytes"] for flip in document["crossovers"]]
+    assert sizes == sorted(sizes)
+    for before, after in zip(document["crossovers"], document["crossovers"][1:], strict=False):
+        assert before["to"] == after["from"]
+
+
+def test_one_algorithm_is_chosen_for_each_size_and_one_is_fastest(document: Any) -> None:  # noqa: ANN401
+    laws = [row for row in document["rows"] if row["kind"] == "law"]
+    for choice in document["choices"]:
+        here = [row for row in laws if row["size_bytes"] == choice["size_bytes"]]
+        assert [row["algorithm"] for row in here if row["chosen"]] == [choice["algorithm"]]
+        assert [row["algorithm"] for row in here if row["fastest"]] == [choice["fastest"]]
+        runnable = [row["time_s"] for row in here if row["runs"]]
+        assert choice["fastest_s"] == pytest.approx(min(runnable))
+        assert choice["lost_per_token_s"] == pytest.approx(160 * choice["lost_s"])
+
+
+def test_a_plan_is_marked_as_one(document: Any) -> None:  # noqa: ANN401
+    plans = [choice["plan"] for choice in document["choices"]]
+    assert all(plan["kind"] == "assumed" for plan in plans)
+    assert document["fixed_time"]["kind"] == "measured"
+
+
+def test_the_count_a_token_scales_the_cost() -> None:
+    found = invoke(*JOB, "--per-token", "64", "--json").document
+    assert found["collectives_per_token"] == 64
+    choice = max(found["choices"], key=lambda each: each["lost_s"])
+    assert choice["lost_per_token_s"] == pytest.approx(64 * choice["lost_s"])
+
+
+def test_nccl_tests_flags_are_read_as_there() -> None:
+    ours = invoke("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm", "--sizes", "8KiB:128MiB:x4", "--json")
+    theirs = invoke("collective", "all_reduce", "-g", "8", "--on", "H100_SXM", "-b", "8K", "-e", "128M", "-f", "4",
+                    "--json")  # fmt: skip
+    assert ours.document["rows"] == theirs.document["rows"]
+
+
+def test_a_bare_link_has_laws_alone() -> None:
+    found = invoke(*BARE, "--json").document
+    assert {row["kind"] for row in found["rows"]} == {"law"}
+    assert not [row for row in found["rows"] if row["chosen"]]
+    assert (found["library"], found["fixed_time"]) == (None, None)
+    (flip,) = found["crossovers"]
+    assert (flip["from"], flip["to"]) == ("one-shot", "two-shot")
+    assert flip["size_bytes"] == pytest.approx(5e-6 * 400e9 / 5.25)
+
+
+def test_what_the_machine_has_may_be_said() -> None:
+    with_switches = invoke(*BARE, "--has", "nvls", "--json").document
+    assert "nvls" in {flip["to"] for flip in with_switches["crossovers"]}
+    row = next(row for row in invoke(*BARE, "--json").document["rows"] if row["algorithm"] == "nvls")
+    assert (row["runs"], row["needs"]) == (False, "nvls")
+
+
+@pytest.mark.parametrize(
+    "op", ["all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all", "barrier", "send-recv"]
+)
+@pytest.mark.parametrize("ranks", ["2", "8", "16"])
+@pytest.mark.parametrize("columns", [80, 140])
+def test_every_operation_has_a_page_that_fits(op: str, ranks: str, columns: int) -> None:
+    result = invoke("collective", op, "--ranks", ranks, "--on", "a100-sxm", "--sizes", "1KiB:1MiB:x32", columns=columns)
+    assert (result.code, result.err) == (0, "")
+    assert max(len(line) for line in result.out.splitlines()) <= columns
+    assert " nan" not in result.out
+    assert " inf" not in result.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("collective", "all-reduse", "--ranks", "8", "--on", "h100-sxm"), ["OP", "Did you mean 'all-reduce'"]),
+        (("collective", "all-reduce", "--on", "h100-sxm"), ["--ranks", "add --ranks 8"]),
+        (("collective", "all-reduce", "--ranks", "8"), ["--on", "5us 400GB/s"]),
+        (("collective", "all-reduce", "--ranks", "0", "--on", "h100-sxm"), ["--ranks"]),
+        (("collective", "all-reduce", "--ranks", "1", "--on", "h100-sxm"), ["waits for nobody", "2 or more"]),
+        (("collective", "all-reduce", "--ranks", "9", "--on", "h100-sxm"), ["whole nodes of 8"]),
+        ((*JOB[:6], "--sizes", "1K:1M"), ["--sizes"]),
+        ((*JOB[:6], "--sizes", "1MiB:1KiB"), ["run backwards"]),
+        ((*JOB[:6], "-b", "8KiB"), ["-b", "8, 512K, 128M, 1G"]),
+        ((*JOB[:6], "-f", "2"), ["no size of nccl-tests"]),
+        ((*JOB, "--library", "gloo"), ["--library", "gloo", "nccl"]),
+        ((*JOB, "--mode", "lazy"), ["--mode", "graph, eager, host"]),
+        ((*JOB, "--has", "nvlz"), ["--has", "Did you mean 'nvls'"]),
+        ((*JOB, "--per-token", "two"), ["--per-token"]),
+        ((*BARE, "--library", "vllm"), ["bare link", "--on"]),
+        ((*BARE, "1GB/s"), ["too many arguments"]),
+        ((*BARE[:-2], "5us", "400G"), ["bandwidth"]),
+        ((*BARE, "--on", "h100-sxm"), ["both given"]),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(arguments: tuple[str, ...], parts: list[str]) -> None:
+    message = refused(*arguments)
+    for part in parts:
+        assert part in message, message
