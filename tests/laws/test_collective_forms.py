@@ -69,7 +69,7 @@ FORMS: dict[str, tuple[Flat, Form]] = {
         lambda k: (2 * down(k) + 2 * extra(k), 2 * (2 ** down(k) - 1) / 2 ** down(k) + 2 * extra(k)),
     ),
     "all-reduce binomial": (all_reduce.binomial_all_reduce, lambda k: (2 * up(k), 2 * up(k))),
-    "all-reduce binary tree": (trees.binary_tree_all_reduce, lambda k: (2 * up(k), 3 * (k > 1))),
+    "all-reduce binary tree": (trees.binary_tree_all_reduce, lambda k: (2 * up(k), min(k - 1, 3))),
     "all-reduce double tree": (trees.double_tree_all_reduce, lambda k: (2 * up(k), 2 * (k > 1))),
     "all-reduce chain": (trees.chain_all_reduce, lambda k: (2 * (k - 1), 2 * (k > 1))),
     "all-reduce one-shot": (all_reduce.one_shot_all_reduce, lambda k: (k > 1, k - 1)),

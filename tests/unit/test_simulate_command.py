@@ -114,7 +114,7 @@ def test_an_interrupt_leaves_a_labelled_partial(capsys: pytest.CaptureFixture[st
         raise KeyboardInterrupt
 
     arguments = [*RING, "--algorithm", "ring,double-tree", "--json"]
-    with mock.patch.object(kernels, "fifo", stop), pytest.raises(click.Abort):
+    with mock.patch.object(kernels, "play", stop), pytest.raises(click.Abort):
         simulate.main(arguments, standalone_mode=False)
     captured = capsys.readouterr()
     assert [entry["algorithm"] for entry in json.loads(captured.out)["runs"]] == ["ring"]
@@ -136,6 +136,7 @@ def test_a_decode_loop_names_who_sets_the_pace() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ((), "what to simulate is missing"),
         (("all-reduse", *RING[1:]), "Did you mean 'all-reduce'"),
         ((*RING, "--algorithm", "rign"), "Did you mean 'ring'"),
         ((*RING, "--algorithm", "ring,ring"), "names an algorithm twice"),

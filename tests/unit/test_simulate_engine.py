@@ -24,7 +24,7 @@ ALL_REDUCES = tuple(PROGRAMS["all-reduce"])
 
 
 def made(op: str, name: str, ranks: int = 8, size: float = 16384.0, **more: float) -> Program:
-    return build(op, name, Shape(ranks=ranks, size_bytes=size, group=4, segments=3, **more))  # type: ignore[arg-type]
+    return build(op, name, Shape(ranks=ranks, size_bytes=size, group=4, segments=3, **more))
 
 
 def seconds(program: Program, **conditions: object) -> float:

@@ -11,8 +11,6 @@ from nhalf import units
 from nhalf.cli import output
 from nhalf.errors import InputError
 
-_DEFAULT_SEED = 1
-
 
 class _Operations(click.Group):
     """A group whose commands are the operations, with `decode` as the one that is not a collective."""
@@ -35,15 +33,25 @@ class _Operations(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Keep the operation as the first argument of the collective."""
-        word = args[0] if args else ""
+        word = args[0]
         if word in ("decode", "collective"):
             return word, self.get_command(ctx, word), args[1:]
         return word, collective, args
 
 
-@click.group(cls=_Operations, context_settings={"ignore_unknown_options": True})
-def simulate() -> None:
+@click.group(cls=_Operations, invoke_without_command=True, no_args_is_help=False)
+@click.pass_context
+def simulate(context: click.Context) -> None:
     """Simulate OP (all-reduce, all-gather, ...), a schedule.json, or `decode MODEL`, message by message."""
+    if context.invoked_subcommand is None:
+        from nhalf.simulate.programs import PROGRAMS
+
+        raise InputError(
+            "what to simulate is missing",
+            where="nhalf simulate",
+            allowed=f"{', '.join(PROGRAMS)}, a schedule.json, or decode MODEL",
+            do="try nhalf simulate all-reduce --ranks 8 --size 16KiB --on h100-sxm --algorithm all",
+        )
 
 
 @click.command(name="collective")

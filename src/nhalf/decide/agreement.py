@@ -94,7 +94,10 @@ def _against_law(run: Run, machine: Machine, causes: dict[str, float]) -> tuple[
     span = _span(run, machine)
     timed = law.on(span) if law is not None else None
     if law is None or timed is None or not isinstance(run.time_s, float):
-        return None, None, f"there is no law for {program.op} by {program.algorithm} here"
+        why = f"there is no law for {program.op} by {program.algorithm} here"
+        if law is not None and law.needs == "peer memory" and span.nodes > 1:
+            why += "; it reads the memory of its peers, which no library does across NICs: a what-if only"
+        return None, None, why
     gamma = run.conditions.reduction_s_per_byte
     law_s = float(timed(program.size_bytes, span, gamma).value)
     difference = run.time_s / law_s - 1 if law_s > 0 else 0.0

@@ -31,9 +31,10 @@ def write(outcomes: Sequence[Outcome], canvas: Canvas, *, where: str, next_comma
     canvas.paragraph(f"{units.format_time(_time(best))} by {best.run.program.algorithm}")
     run = best.run
     canvas.heading(f"{_task(best)}, {where}; ports {run.conditions.ports}, {run.conditions.protocol}")
+    shown = [cause for cause in CAUSES if any(one.causes[cause] for one in outcomes)]
     canvas.table(
-        ["<algorithm", "time", "messages", *CAUSES, "law", "sim / law", "busiest link"],
-        [_row(one) for one in outcomes],
+        ["<algorithm", "time", "messages", *shown, "law", "vs law", "busiest"],
+        [_row(one, shown) for one in outcomes],
         marked=[outcomes.index(best)] if len(outcomes) > 1 else [],
     )
     for one in outcomes:
@@ -77,20 +78,13 @@ def _main_cause(one: Outcome) -> tuple[str, float]:
     return cause, one.causes[cause] / _time(one)
 
 
-def _row(one: Outcome) -> list[str]:
-    """Return a row of the table; a cause without time is a dash."""
-    causes = [units.format_time(one.causes[cause]) if one.path and one.causes[cause] else "-" for cause in CAUSES]
+def _row(one: Outcome, shown: Sequence[str]) -> list[str]:
+    """Return a row of the table: the causes that some algorithm spends time on, a dash where this one spends none."""
+    causes = [units.format_time(one.causes[cause]) if one.path and one.causes[cause] else "-" for cause in shown]
     law = "-" if one.law_s is None else units.format_time(one.law_s)
     busy = f"{one.usage[0].share:.1%}" if one.usage else "-"
-    return [
-        one.run.program.algorithm,
-        units.format_time(_time(one)),
-        str(one.run.messages),
-        *causes,
-        law,
-        _against(one),
-        busy,
-    ]
+    name, time = one.run.program.algorithm, units.format_time(_time(one))
+    return [name, time, str(one.run.messages), *causes, law, _against(one), busy]
 
 
 def _against(one: Outcome) -> str:

@@ -22,9 +22,9 @@ def binary_tree_all_reduce(
     """Return the time [s] of an all-reduce over one binary tree of depth ceil(log2 k), in `segments` segments.
 
     An inner rank carries the vector three times each way (two children up, one parent down), so a pipeline moves
-    3 n / beta, not 2. Each of the 2 ceil(log2 k) hops waits for one segment while the pipeline fills; that is not
-    charged without `segments`. Exact for small messages; 13-17 % below a simulation for large ones, which block each
-    other.
+    3 n / beta, not 2 (less for two and three ranks, whose root has no parent). Each of the 2 ceil(log2 k) hops waits
+    for one segment while the pipeline fills; that is not charged without `segments`. Exact for small messages; up to
+    17 % below a simulation for large ones, which block each other.
 
     References
     ----------
@@ -33,10 +33,10 @@ def binary_tree_all_reduce(
     """
     terms = flat(size_bytes, ranks, link, reduce_s_per_byte)
     if segments is None:
-        transfer = f"3 * {IS_SEVERAL} * n / beta"
+        transfer = "minimum(k - 1, 3) * n / beta"
     else:
         terms["s"] = segments
-        transfer = f"(3 * {IS_SEVERAL} * (1 - 1 / s) + 2 * log2_ceil(k) / s) * n / beta"
+        transfer = "(minimum(k - 1, 3) * (1 - 1 / s) + 2 * log2_ceil(k) / s) * n / beta"
     return law("binary-tree", "2 * log2_ceil(k) * alpha", transfer, terms, f"2 * {IS_SEVERAL}")
 
 

@@ -1,0 +1,285 @@
+"""A network: links with a capacity, and for each pair of ranks the links that a message crosses.
+
+Every builder gives directed links: a rank's port out and its port in are two of them, so both directions carry full
+bandwidth at once. `latency_s` of a route is the latency of its link plus `hop_latency_s` [s] for each hop beyond the
+first between two devices.
+
+Tools differ in what a network does, more than in how they solve it. Here a message cuts through: its bytes are paid
+once, on the narrowest link, not once per switch (ASTRA-sim's network core stores and forwards, which doubles a large
+ring on a switch); a message has no envelope (SMPI adds 16 bytes to each); and shares of a link do not depend on
+latency (see `sharing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from nhalf.breakdown import Array
+from nhalf.errors import InputError
+from nhalf.simulate.program import Indices, Ints
+
+if TYPE_CHECKING:
+    from nhalf.link import Link
+
+Route: TypeAlias = Callable[[Ints, Ints], tuple[Ints, Array]]
+"""(sources, targets) -> (links, latency): the links each message crosses, padded with -1, and its latency [s]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Network:
+    """Links between ranks.
+
+    `capacity_bytes_per_s[l]` [bytes/s] of each link, `names[l]` what a report calls it, `route` the way from rank to
+    rank. `private` says that no link is shared by messages of different ports, so that messages of which each rank
+    sends one and receives one never meet; `first_port` and `last_port` give the port of each rank to slow down.
+    """
+
+    kind: str
+    ranks: int
+    capacity_bytes_per_s: Array
+    route: Route
+    name: Callable[[int], str]
+    private: bool
+
+    def slowed(self, factors: Array) -> Network:
+        """Return the network in which every link that rank r sends or receives on first is `factors[r]` times slower.
+
+        Only links that touch a rank are slowed: the first of its routes out and the last of its routes in.
+        """
+        if np.all(factors == 1):
+            return self
+        capacity = self.capacity_bytes_per_s.copy()
+        slow = np.flatnonzero(factors != 1)
+        touched: dict[int, float] = {}
+        for rank in slow.tolist():
+            others = np.delete(np.arange(self.ranks), rank)
+            here = np.full(len(others), rank)
+            out, _ = self.route(here, others)
+            back, _ = self.route(others, here)
+            last = (back >= 0).sum(axis=1) - 1
+            ends = np.concatenate([out[:, 0], back[np.arange(len(back)), last]])
+            for link in np.unique(ends).tolist():
+                touched[link] = max(touched.get(link, 0.0), float(factors[rank]))
+        for link, factor in touched.items():
+            capacity[link] /= factor
+        return replace(self, capacity_bytes_per_s=capacity)
+
+
+def switch(ranks: int, link: Link) -> Network:
+    """Return ranks on one switch that blocks nothing: a port out and a port in for each."""
+    alpha, beta = _numbers(link)
+
+    def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
+        return np.stack([source, target + ranks], axis=1), np.full(len(source), alpha)
+
+    def name(index: int) -> str:
+        return f"rank {index % ranks} {'in' if index >= ranks else 'out'}"
+
+    return Network(
+        kind="switch", ranks=ranks, capacity_bytes_per_s=np.full(2 * ranks, beta), route=route, name=name, private=True
+    )
+
+
+def mesh(ranks: int, link: Link) -> Network:
+    """Return ranks with a link of their own to each other rank."""
+    alpha, beta = _numbers(link)
+
+    def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
+        return (source * ranks + target)[:, None], np.full(len(source), alpha)
+
+    def name(index: int) -> str:
+        return f"link {index // ranks} to {index % ranks}"
+
+    return Network(
+        kind="mesh",
+        ranks=ranks,
+        capacity_bytes_per_s=np.full(ranks * ranks, beta),
+        route=route,
+        name=name,
+        private=True,
+    )
+
+
+def tree(ranks: int, link: Link, *, leaf: int, oversubscription: float, hop_latency_s: float = 0.0) -> Network:
+    """Return a fat tree of two levels: leaves of `leaf` ranks, whose uplink carries leaf x beta / oversubscription."""
+    if leaf < 1 or ranks % leaf:
+        raise InputError(
+            f"{ranks} ranks do not fill leaves of {leaf}", where="--ranks-per-leaf", allowed=f"a divisor of {ranks}"
+        )
+    alpha, beta = _numbers(link)
+    leaves = ranks // leaf
+    uplink = leaf * beta / oversubscription
+
+    def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
+        away = source // leaf != target // leaf
+        up = np.where(away, 2 * ranks + source // leaf, ranks + target)
+        down = np.where(away, 2 * ranks + leaves + target // leaf, -1)
+        links = np.stack([source, up, down, np.where(away, ranks + target, -1)], axis=1)
+        return links, alpha + np.where(away, 2.0 * hop_latency_s, 0.0)
+
+    def name(index: int) -> str:
+        if index < 2 * ranks:
+            return f"rank {index % ranks} {'in' if index >= ranks else 'out'}"
+        return f"leaf {(index - 2 * ranks) % leaves} {'down' if index >= 2 * ranks + leaves else 'up'}"
+
+    capacity = np.concatenate([np.full(2 * ranks, beta), np.full(2 * leaves, uplink)])
+    return Network(kind="tree", ranks=ranks, capacity_bytes_per_s=capacity, route=route, name=name, private=False)
+
+
+def nodes(ranks: int, intra: Link, inter: Link, *, per_node: int, nics: int) -> Network:
+    """Return nodes of `per_node` ranks on a switch each, with `nics` NICs that their ranks share in turn.
+
+    A device's port into the node and its way to a NIC are different links; rank j of a node uses NIC j mod `nics`.
+    """
+    if per_node < 1 or ranks % per_node:
+        raise InputError(
+            f"{ranks} ranks do not fill nodes of {per_node}", where="--ranks-per-node", allowed=f"a divisor of {ranks}"
+        )
+    if not 1 <= nics <= per_node:
+        raise InputError(
+            f"a node of {per_node} ranks with {nics} NICs is not simulated here",
+            where="--nics",
+            allowed=f"1 to {per_node}",
+        )
+    (alpha_i, beta_i), (alpha_x, beta_x) = _numbers(intra), _numbers(inter)
+    count = ranks // per_node * nics
+
+    def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
+        away = source // per_node != target // per_node
+        out = 2 * ranks + source // per_node * nics + source % per_node % nics
+        back = 2 * ranks + count + target // per_node * nics + target % per_node % nics
+        links = np.stack([np.where(away, out, source), np.where(away, back, target + ranks)], axis=1)
+        return links, np.where(away, alpha_x, alpha_i)
+
+    def name(index: int) -> str:
+        if index < 2 * ranks:
+            return f"rank {index % ranks} {'in' if index >= ranks else 'out'}"
+        nic = (index - 2 * ranks) % count
+        way = "in" if index >= 2 * ranks + count else "out"
+        return f"node {nic // nics} NIC {nic % nics} {way}"
+
+    capacity = np.concatenate([np.full(2 * ranks, beta_i), np.full(2 * count, beta_x)])
+    return Network(
+        kind="nodes", ranks=ranks, capacity_bytes_per_s=capacity, route=route, name=name, private=nics == per_node
+    )
+
+
+def ring(ranks: int, link: Link, *, hop_latency_s: float | None = None) -> Network:
+    """Return ranks in a circle with links to both neighbours; messages take the shorter way, forward in a tie."""
+    return torus(ranks, 1, link, hop_latency_s=hop_latency_s, kind="ring")
+
+
+def torus(columns: int, rows: int, link: Link, *, hop_latency_s: float | None = None, kind: str = "torus") -> Network:
+    """Return ranks on a torus of rows x columns; messages go along their row first, then along the column.
+
+    A hop beyond the first adds the whole latency of a link unless `hop_latency_s` [s] says what a hop costs.
+    """
+    alpha, beta = _numbers(link)
+    ranks = columns * rows
+    per_hop = alpha if hop_latency_s is None else hop_latency_s
+
+    def leg(start: Ints, steps: Ints, longest: int, *, along_row: bool) -> Ints:
+        hops = np.arange(longest)[None, :]
+        forward = np.where(steps > 0, 1, -1)[:, None]
+        column, row = start % columns, start // columns
+        if along_row:
+            at = row[:, None] * columns + (column[:, None] + forward * hops) % columns
+        else:
+            at = (row[:, None] + forward * hops) % rows * columns + column[:, None]
+        direction = np.where(forward > 0, 0, 1) + (0 if along_row else 2)
+        return np.where(hops < np.abs(steps)[:, None], direction * ranks + at, -1)
+
+    def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
+        across = _shorter((target % columns - source % columns) % columns, columns)
+        along = _shorter((target // columns - source // columns) % rows, rows)
+        corner = source // columns * columns + target % columns
+        links = np.concatenate(
+            [leg(source, across, columns // 2, along_row=True), leg(corner, along, rows // 2, along_row=False)], axis=1
+        )
+        # Padding goes to the end, so that a path reads from left to right.
+        order = np.argsort(links < 0, axis=1, kind="stable")
+        hops = np.abs(across) + np.abs(along)
+        return np.take_along_axis(links, order, axis=1), alpha + (hops - 1) * per_hop
+
+    def name(index: int) -> str:
+        way = ("next", "previous", "down", "up")[index // ranks]
+        return (
+            f"rank {index % ranks} to its {way} neighbour"
+            if way in ("next", "previous")
+            else (f"rank {index % ranks} {way}")
+        )
+
+    return Network(
+        kind=kind, ranks=ranks, capacity_bytes_per_s=np.full(4 * ranks, beta), route=route, name=name, private=False
+    )
+
+
+def _shorter(forward: Ints, length: int) -> Ints:
+    """Return the signed number of steps of the shorter way round; forward in a tie."""
+    return np.where(2 * forward <= length, forward, forward - length)
+
+
+def _numbers(link: Link) -> tuple[float, float]:
+    """Return a link's latency and bandwidth as floats."""
+    return float(link.latency_s), float(link.bandwidth_bytes_per_s)
+
+
+def _distinct(keys: Ints, ranks: int) -> tuple[Ints, Ints]:
+    """Return the distinct keys below ranks squared, in order, and the place of each key among them."""
+    if ranks > _LARGEST_TABLE:
+        pairs, of = np.unique(keys, return_inverse=True)
+        return pairs, of
+    seen = np.zeros(ranks * ranks, dtype=np.bool_)
+    seen[keys] = True
+    places = np.cumsum(seen) - 1
+    return np.flatnonzero(seen), places[keys]
+
+
+_LARGEST_TABLE = 2048
+"""Ranks up to which a table of all pairs is smaller than a sort of all messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Paths:
+    """The routes of a program's messages, each pair of ranks once.
+
+    Message m takes route `of[m]`: links `links[start[i]:start[i + 1]]`, latency `latency_s[i]` [s], and at best
+    `rate_bytes_per_s[i]` [bytes/s], the capacity of its narrowest link.
+    """
+
+    of: Indices
+    start: Ints
+    links: Indices
+    latency_s: Array
+    rate_bytes_per_s: Array
+
+
+def paths(network: Network, source: Ints | Indices, target: Ints | Indices) -> Paths:
+    """Return the routes of messages from `source` to `target` ranks.
+
+    Raises
+    ------
+    InputError
+        A message from a rank to itself or to a rank that the network does not have.
+    """
+    keys = source.astype(np.int64) * network.ranks + target
+    pairs, of = _distinct(keys, network.ranks)
+    start, end = pairs // network.ranks, pairs % network.ranks
+    if len(start) and np.any(start == end):
+        raise InputError(f"rank {start[start == end][0]} sends a message to itself", where="schedule")
+    links, latency = network.route(start, end)
+    used = links >= 0
+    offsets = np.zeros(len(pairs) + 1, dtype=np.int64)
+    np.cumsum(used.sum(axis=1), out=offsets[1:])
+    capacity = np.where(used, network.capacity_bytes_per_s[np.maximum(links, 0)], np.inf)
+    return Paths(
+        of=of.astype(np.int32),
+        start=offsets,
+        links=links[used].astype(np.int32),
+        latency_s=latency,
+        rate_bytes_per_s=capacity.min(axis=1, initial=np.inf),
+    )

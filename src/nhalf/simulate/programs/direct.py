@@ -1,0 +1,201 @@
+"""Direct: every rank talks to every other itself; and hand-overs from stage to stage."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nhalf.simulate.program import Ints, Program, Round
+from nhalf.simulate.programs.shape import (
+    Shape,
+    copied,
+    everyone,
+    reduced_at,
+    reduced_everywhere,
+    shifted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def pairs(ranks: int) -> tuple[Ints, Ints]:
+    """Return every ordered pair of ranks; each sends to the next rank first, so that no receiver is met by all."""
+    source = np.repeat(np.arange(ranks), ranks - 1)
+    return source, (source + np.tile(np.arange(1, ranks), ranks)) % ranks
+
+
+def one_shot(shape: Shape) -> Program:
+    """Return the all-reduce in which every rank gets the whole vector of each peer."""
+    source, target = pairs(shape.ranks)
+
+    def rounds() -> Iterator[Round]:
+        yield Round(
+            source=source,
+            target=target,
+            size_bytes=shape.size_bytes,
+            reduces=True,
+            blocks=lambda _: np.zeros((len(source), 1), dtype=np.int64),
+        )
+
+    return Program(
+        op="all-reduce",
+        algorithm="one-shot",
+        ranks=shape.ranks,
+        size_bytes=shape.size_bytes,
+        rounds=rounds,
+        goal=partial(reduced_everywhere, shape.ranks, 1),
+    )
+
+
+def _scatter(shape: Shape) -> Round:
+    source, target = pairs(shape.ranks)
+    return Round(
+        source=source,
+        target=target,
+        size_bytes=shape.chunk(shape.ranks),
+        reduces=True,
+        blocks=lambda _: target[:, None],
+    )
+
+
+def _gather(shape: Shape) -> Round:
+    source, target = pairs(shape.ranks)
+    return Round(source=source, target=target, size_bytes=shape.chunk(shape.ranks), blocks=lambda _: source[:, None])
+
+
+def two_shot(shape: Shape) -> Program:
+    """Return the all-reduce of a direct reduce-scatter, then a direct all-gather."""
+
+    def rounds() -> Iterator[Round]:
+        yield _scatter(shape)
+        yield _gather(shape)
+
+    return Program(
+        op="all-reduce",
+        algorithm="two-shot",
+        ranks=shape.ranks,
+        size_bytes=shape.size_bytes,
+        rounds=rounds,
+        goal=partial(reduced_everywhere, shape.ranks, shape.ranks),
+    )
+
+
+def reduce_scatter(shape: Shape) -> Program:
+    """Return the reduce-scatter in which every rank gets its block from each peer."""
+    return Program(
+        op="reduce-scatter",
+        algorithm="direct",
+        ranks=shape.ranks,
+        size_bytes=shape.size_bytes,
+        rounds=lambda: iter([_scatter(shape)]),
+        goal=lambda: reduced_at(shape.ranks, everyone(shape.ranks)),
+    )
+
+
+def all_gather(shape: Shape) -> Program:
+    """Return the all-gather in which every rank sends its block to each peer."""
+    return Program(
+        op="all-gather",
+        algorithm="direct",
+        ranks=shape.ranks,
+        size_bytes=shape.size_bytes,
+        rounds=lambda: iter([_gather(shape)]),
+        goal=lambda: copied(shape.ranks, everyone(shape.ranks)),
+    )
+
+
+def reduce_scatter_pairwise(shape: Shape) -> Program:
+    """Return the reduce-scatter of K - 1 rounds: in the i-th, rank r hands rank r + i its block."""
+    k = shape.ranks
+
+    def rounds() -> Iterator[Round]:
+        for step in range(1, k):
+            target = shifted(k, step)
+            yield Round(
+                source=everyone(k),
+                target=target,
+                size_bytes=shape.chunk(k),
+                shift=step,
+                reduces=True,
+                blocks=partial(lambda target, _: target[:, None], target),
+            )
+
+    return Program(
+        op="reduce-scatter",
+        algorithm="pairwise",
+        ranks=k,
+        size_bytes=shape.size_bytes,
+        rounds=rounds,
+        goal=lambda: reduced_at(k, everyone(k)),
+    )
+
+
+def broadcast(shape: Shape) -> Program:
+    """Return the broadcast in which rank 0 sends to everyone itself."""
+    k = shape.ranks
+
+    def rounds() -> Iterator[Round]:
+        yield Round(
+            source=np.zeros(k - 1, dtype=np.int64),
+            target=np.arange(1, k),
+            size_bytes=shape.size_bytes,
+            blocks=lambda _: np.zeros((k - 1, 1), dtype=np.int64),
+        )
+
+    return Program(
+        op="broadcast",
+        algorithm="direct",
+        ranks=k,
+        size_bytes=shape.size_bytes,
+        rounds=rounds,
+        goal=lambda: copied(k, np.zeros(1, dtype=np.int64)),
+    )
+
+
+def reduce(shape: Shape) -> Program:
+    """Return the reduce in which everyone sends to rank 0 at once: an incast."""
+    k = shape.ranks
+
+    def rounds() -> Iterator[Round]:
+        yield Round(
+            source=np.arange(1, k),
+            target=np.zeros(k - 1, dtype=np.int64),
+            size_bytes=shape.size_bytes,
+            blocks=lambda _: np.zeros((k - 1, 1), dtype=np.int64),
+            reduces=True,
+        )
+
+    return Program(
+        op="reduce",
+        algorithm="direct",
+        ranks=k,
+        size_bytes=shape.size_bytes,
+        rounds=rounds,
+        goal=lambda: reduced_at(k, np.zeros(1, dtype=np.int64)),
+    )
+
+
+def hand_over(shape: Shape) -> Program:
+    """Return a hand-over through the stages of a pipeline: rank 0 to 1, then 1 to 2, and so on."""
+    k = shape.ranks
+
+    def rounds() -> Iterator[Round]:
+        for stage in range(k - 1):
+            yield Round(
+                source=np.array([stage]),
+                target=np.array([stage + 1]),
+                size_bytes=shape.size_bytes,
+                blocks=lambda _: np.zeros((1, 1), dtype=np.int64),
+            )
+
+    return Program(
+        op="send-recv",
+        algorithm="direct",
+        ranks=k,
+        size_bytes=shape.size_bytes,
+        rounds=rounds,
+        goal=lambda: copied(k, np.zeros(1, dtype=np.int64)),
+    )

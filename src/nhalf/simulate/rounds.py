@@ -1,0 +1,195 @@
+"""Contention-free programs as max-plus arrays: every rank, and every draw of their start times, at once.
+
+With a rendezvous a message starts when its sender and its receiver are both ready, so where no two messages of a round
+meet on a link the whole round is `end = max(ready[source], ready[target]) + latency + size / bandwidth`. A round in
+which every rank sends to many is still an array: its ports serve in order of arrival, which is a sort.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nhalf.simulate.network import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nhalf.breakdown import Array
+    from nhalf.simulate.network import Network
+    from nhalf.simulate.program import Ints, Program, Round
+
+_DENSE_CELLS = 4_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Player:
+    """Plays rounds on a network for ranks that are ready at given times.
+
+    `ready` [s] has shape (ranks,) or (ranks, draws) and is changed in place; `adding_s_per_byte` [s/byte] of each
+    rank is the cost of adding up what it received. `rows`, when kept, holds `ready` before each playing and at the end.
+    """
+
+    network: Network
+    ready: Array
+    adding_s_per_byte: Array
+    rows: list[Array] | None = None
+    progress: Callable[[int], None] | None = None
+
+    def play(self, program: Program) -> None:
+        """Play a whole program."""
+        for played in program.rounds() if program.rounds is not None else ():
+            if played.shift:
+                self._turns(played)
+            elif played.is_paired():
+                self._exchanges(played)
+            else:
+                self._floods(played)
+        self._keep()
+
+    def _keep(self) -> None:
+        if self.rows is not None:
+            self.rows.append(self.ready.copy())
+
+    def _tick(self, messages: int) -> None:
+        if self.progress is not None:
+            self.progress(messages)
+
+    def _duration(self, played: Round) -> float | Array:
+        """Return the latency plus the time of the bytes of each message [s]; one number where all are alike."""
+        found = self._message_times(played)
+        if np.all(found == found[0]):
+            return float(found[0])
+        return self._column(found)
+
+    def _message_times(self, played: Round) -> Array:
+        ways = paths(self.network, played.source, played.target)
+        return ways.latency_s[ways.of] + played.sizes / ways.rate_bytes_per_s[ways.of]
+
+    def _column(self, values: Array) -> Array:
+        """Return one value per message as a column beside the draws."""
+        return values[:, None] if self.ready.ndim > 1 else values
+
+    def _adding(self, played: Round) -> Array | None:
+        """Return what each receiver of a round adds to its time [s], in message order; None when nothing."""
+        if not played.reduces or not np.any(self.adding_s_per_byte):
+            return None
+        return self._column(self.adding_s_per_byte[played.target] * played.sizes)
+
+    def _turns(self, played: Round) -> None:
+        """Play rounds in which every rank sends to the rank `shift` places on."""
+        duration, adding = self._duration(played), self._adding(played)
+        ready, shift = self.ready, played.shift
+        end = np.empty_like(ready)
+        near, far = ready[:-shift], ready[shift:]
+        last, first = ready[-shift:], ready[:shift]
+        end_near, end_last = end[:-shift], end[-shift:]
+        end_far, end_first = end[shift:], end[:shift]
+        arrived = end if adding is None else np.empty_like(end)
+        arrived_near, arrived_last = arrived[:-shift], arrived[-shift:]
+        for _ in range(played.times):
+            self._keep()
+            np.maximum(near, far, out=end_near)
+            np.maximum(last, first, out=end_last)
+            end += duration
+            if adding is not None:
+                np.add(end, adding, out=arrived)
+            np.maximum(end_far, arrived_near, out=far)
+            np.maximum(end_first, arrived_last, out=first)
+            self._tick(played.messages)
+
+    def _exchanges(self, played: Round) -> None:
+        """Play rounds in which a rank sends at most one message and receives at most one."""
+        duration, adding = self._duration(played), self._adding(played)
+        source, target = played.source, played.target
+        for _ in range(played.times):
+            self._keep()
+            end = np.maximum(self.ready[source], self.ready[target]) + duration
+            self.ready[source] = end
+            self.ready[target] = np.maximum(self.ready[target], end if adding is None else end + adding)
+            self._tick(played.messages)
+
+    def _floods(self, played: Round) -> None:
+        """Play rounds in which every rank sends to many: each port serves one message at a time, in order."""
+        if self.network.kind != "mesh" and self.ready.ndim > 1:
+            step = max(1, _DENSE_CELLS // played.messages)
+            for draw in range(0, self.ready.shape[1], step):
+                self._flood(played, self.ready[:, draw : draw + step])
+                self._tick(played.messages * step)
+            return
+        for _ in range(played.times):
+            self._keep()
+            self._flood(played, self.ready)
+
+    def _flood(self, played: Round, ready: Array) -> None:
+        ways = paths(self.network, played.source, played.target)
+        posted = np.maximum(ready[played.source], ready[played.target])
+        sending = played.sizes / ways.rate_bytes_per_s[ways.of]
+        latency = ways.latency_s[ways.of]
+        if ready.ndim > 1:
+            sending, latency = sending[:, None], latency[:, None]
+        if self.network.kind == "mesh":
+            end = posted + latency + sending
+        else:
+            # The same sums in the same order as in the event engine, so that ties fall the same way.
+            begun = _begun(posted, sending, _lists(played.source))
+            end = _begun(begun + latency, sending, _lists(played.target)) + sending
+        self._close(played, ready, end)
+
+    def _close(self, played: Round, ready: Array, end: Array) -> None:
+        """Close the round's steps: all sent, all received, and what was received added up."""
+        arrived = np.full_like(ready, -np.inf)
+        np.maximum.at(arrived, played.source, end)
+        np.maximum.at(arrived, played.target, end)
+        np.maximum(ready, arrived, out=ready)
+        adding = self._adding(played)
+        if adding is not None:
+            weights = np.bincount(
+                played.target, weights=self.adding_s_per_byte[played.target] * played.sizes, minlength=len(ready)
+            )
+            ready += weights[:, None] if ready.ndim > 1 else weights
+
+
+def can_play(program: Program, network: Network, ports: str, protocol: str) -> bool:
+    """Tell whether a program's messages never meet, or meet only at ports that serve in order of arrival."""
+    if protocol != "rendezvous" or program.rounds is None:
+        return False
+    if network.private and program.is_paired():
+        return True
+    if network.kind == "mesh":
+        return True
+    return (
+        ports == "fifo"
+        and network.kind == "switch"
+        and all(played.is_paired() or _is_regular(played) for played in program.rounds())
+    )
+
+
+def _is_regular(played: Round) -> bool:
+    """Tell whether every rank that sends does so equally often, and likewise every rank that receives."""
+    return all(len(set(np.unique(side, return_counts=True)[1])) == 1 for side in (played.source, played.target))
+
+
+def _lists(side: Ints) -> Ints:
+    """Return the messages of each port, shape (ports, messages), in message order."""
+    order = np.argsort(side, kind="stable")
+    return order.reshape(len(np.unique(side)), -1).astype(np.int64)
+
+
+def _begun(asked: Array, serving: Array, lists: Ints) -> Array:
+    """Return when its port begins to serve each message, one at a time in the order in which they asked."""
+    wanted, needed = asked[lists], np.broadcast_to(serving, asked.shape)[lists]
+    order = np.argsort(wanted, axis=1, kind="stable")
+    wanted, needed = np.take_along_axis(wanted, order, axis=1), np.take_along_axis(needed, order, axis=1)
+    free = np.full_like(wanted[:, 0], -np.inf)
+    began = np.empty_like(wanted)
+    for place in range(wanted.shape[1]):
+        began[:, place] = np.maximum(free, wanted[:, place])
+        free = began[:, place] + needed[:, place]
+    back = np.empty_like(began)
+    np.put_along_axis(back, order, began, axis=1)
+    found = np.empty_like(asked)
+    found[lists] = back
+    return found
