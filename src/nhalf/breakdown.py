@@ -196,8 +196,11 @@ def columns(term: Term) -> dict[str, Quantity]:
         raise ValueError(message)
     sums: dict[str, Quantity] = {}
     for part, weight in weighted_parts(term):
+        # Most weights are 1 and most columns come once: arrays are neither multiplied nor added for that.
+        plain = isinstance(weight, float) and weight == 1.0
         for column, value in columns(part).items():
-            sums[column] = sums.get(column, 0.0) + weight * value
+            owed = value if plain else weight * value
+            sums[column] = sums[column] + owed if column in sums else owed
     return sums
 
 

@@ -49,6 +49,13 @@ class Op(_Name):
     SEND_RECV = "send-recv"
 
 
+class Routed(_Name):
+    """What an all-to-all of a mixture of experts does: tokens go to their experts, and results come back."""
+
+    DISPATCH = "dispatch"
+    COMBINE = "combine"
+
+
 class Algorithm(_Name):
     """How a library moves the bytes of a collective.
 

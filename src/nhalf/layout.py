@@ -42,7 +42,9 @@ class Layout:
     cache, `attention_dp` groups take different sequences through attention and meet at the experts, of which
     `expert_parallel` (EP) groups hold different ones. `pipeline_parallel` (PP) stages hold different layers, through
     which `micro_batches` parts of the batch follow each other; `replicas` serve other requests. `routed_exchange` says
-    how tokens of attention-DP groups reach the experts: gathered by all, or each sent to where it is needed.
+    how tokens of attention-DP groups reach the experts: gathered by all, or each sent to where it is needed;
+    `context_exchange` how the ranks of a CP group see each other's part of a prompt: gathered before attention, or
+    passed around while it runs.
     """
 
     tensor_parallel: int = 1
@@ -53,6 +55,7 @@ class Layout:
     replicas: int = 1
     micro_batches: int | None = None
     routed_exchange: Literal["all-gather", "all-to-all"] = "all-gather"
+    context_exchange: Literal["all-gather", "ring"] = "all-gather"
 
     @property
     def stage_devices(self) -> int:
@@ -196,4 +199,18 @@ def _experts(layout: Layout, transformer: Transformer, fabric: Fabric) -> None:
         raise InputError(f"{layout.stage_devices} devices a stage: {reason}", where="--attention-dp")
 
 
-_RULES = (_tensor, _pipeline, _experts)
+def _context(layout: Layout, transformer: Transformer, fabric: Fabric) -> None:
+    """Check CP against caches to split, and nodes."""
+    cached = any(part.attention.kv_elements(1) for part in transformer.cache_parts())
+    others = layout.tensor_parallel * layout.attention_dp
+
+    def why(degree: int) -> str:
+        if degree > 1 and not cached:
+            return "it keeps no cache of tokens"
+        reason = _whole_nodes(others * degree, fabric) if degree > 1 else ""
+        return f"with {others} devices each, {reason}" if reason else ""
+
+    _refuse("--cp", layout.context_parallel, why, transformer.name)
+
+
+_RULES = (_tensor, _pipeline, _experts, _context)

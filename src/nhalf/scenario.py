@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nhalf.workload import Workload
 
 Noun = TypeVar("Noun")
-_FIXED = frozenset({"transformer", "measured_fabric", "curves", "layout", "origins"})
+_FIXED = frozenset({"transformer", "measured_fabric", "curves", "layout", "origins", "residual"})
 """Parts whose numbers are not inputs that `--set` moves: counts that a model or a layout fixes, and measurements."""
 
 
@@ -31,7 +31,9 @@ _FIXED = frozenset({"transformer", "measured_fabric", "curves", "layout", "origi
 class Scenario:
     """What is predicted: a transformer on a system, in a layout, under a workload, by a stack.
 
-    `origins` maps the path of a number (``system.device.memory_bandwidth_bytes_per_s``) to its Datum.
+    `residual` are the logarithms by which 80 % of measured steps lie below and above a prediction by these constants,
+    0 where nobody compared. `origins` maps the path of a number (``system.device.memory_bandwidth_bytes_per_s``) to
+    its Datum.
     """
 
     transformer: Transformer
@@ -40,6 +42,7 @@ class Scenario:
     workload: Workload
     stack: Stack
     origins: Mapping[str, Datum] = field(default_factory=dict)
+    residual: tuple[float, float] = (0.0, 0.0)
 
     @property
     def weight_groups(self) -> tuple[WeightGroup, ...]:
@@ -56,8 +59,13 @@ class Scenario:
         """
         values = dict(self.inputs())
         if path not in values:
+            near = did_you_mean(path, values)
+            rooms = dict.fromkeys(f"{known.rpartition('.')[0]}.*" for known in values if ".tuner." not in known)
             raise InputError(
-                f"there is no input {path!r}", where="--set", allowed=", ".join(values), do=did_you_mean(path, values)
+                f"there is no input {path!r}",
+                where="--set",
+                allowed=", ".join(rooms),
+                do=near or "see the inputs under elasticities in --json",
             )
         return values[path]
 
@@ -75,6 +83,10 @@ class Scenario:
         """
         for path in changes:
             self.value(path)
+        return self.moved(changes)
+
+    def moved(self, changes: Mapping[str, Quantity]) -> Scenario:
+        """Return the scenario with some numbers replaced, for paths that are known to be inputs: nothing is checked."""
         return _replaced(self, changes)
 
 
@@ -87,7 +99,7 @@ def _numbers(noun: object, prefix: str) -> Iterator[tuple[str, Quantity]]:
         path = f"{prefix}{item.name}"
         if is_dataclass(value):
             yield from _numbers(value, f"{path}.")
-        elif isinstance(value, int | float | np.ndarray):
+        elif isinstance(value, int | float | np.ndarray) and not isinstance(value, bool):
             yield path, value
 
 

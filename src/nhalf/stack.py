@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Quantity
@@ -15,12 +15,29 @@ if TYPE_CHECKING:
 class Remedies:
     """What a user switches on against the cost of communication; each default does nothing.
 
-    `fused_collectives` collectives of a layer run as one, with a message as much larger; `message_factor` is the size of
-    a message over what its activation dtype makes it (0.5 for an all-reduce in fp8).
+    `fused_collectives` collectives run as one, with a message as much larger; `message_factor` is the size of an
+    all-reduce's message over what its activation dtype makes it. `fused_norms` is the share of all-reduces whose kernel
+    does the addition and norm that follow, and `overlap_share` the share of communication that may run under a pass's
+    reads and arithmetic. With `two_batches` a batch passes as two halves, one computing while the other communicates.
+    `kernel_bypass` says whether messages between nodes avoid the kernel's network stack ("" as the link is known);
+    `bypassed_s` and `through_kernel_s` [s] are what that adds to the latency of the link (less than 0 for a saving).
     """
 
     fused_collectives: Quantity = 1.0
     message_factor: Quantity = 1.0
+    fused_norms: Quantity = 0.0
+    overlap_share: Quantity = 0.0
+    two_batches: bool = False
+    kernel_bypass: Literal["", "on", "off"] = ""
+    bypassed_s: Quantity = 0.0
+    through_kernel_s: Quantity = 0.0
+
+    @property
+    def network_stack_s(self) -> Quantity:
+        """Return what the network stack adds to the latency of the link between nodes [s]."""
+        if not self.kernel_bypass:
+            return 0.0
+        return self.bypassed_s if self.kernel_bypass == "on" else self.through_kernel_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

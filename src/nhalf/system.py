@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Quantity
-    from nhalf.curve import MeasuredCurve
+    from nhalf.curve import MeasuredCurve, RoutedCurve
     from nhalf.device import Device
     from nhalf.fabric import Fabric
 
@@ -18,6 +18,7 @@ class System:
 
     `curves` were measured on `measured_fabric`; a what-if changes `fabric` and moves them by the difference of the
     law. `curve_factor` multiplies a measured time: 1, with the spread of repeated measurements as its interval.
+    `routed` are the measured ways of tokens to experts and back.
     """
 
     name: str
@@ -26,3 +27,4 @@ class System:
     measured_fabric: Fabric
     curves: tuple[MeasuredCurve, ...] = ()
     curve_factor: Quantity = 1.0
+    routed: tuple[RoutedCurve, ...] = ()

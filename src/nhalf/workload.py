@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Quantity
@@ -17,6 +17,9 @@ class Workload:
     `output_tokens` are 0 unless requests arrive and leave, when each step also carries its part of their prefills.
     `kv_bytes` are bytes per element of the cache. With a draft, each sequence feeds `tokens_per_step` tokens a step, of
     which `accepted_tokens` are kept. `routing_skew` is what the busiest expert rank receives over the mean.
+
+    In the `phase` "prefill" each sequence is a prompt of `prompt_tokens` instead, taken `chunk_tokens` at a time (0: at
+    once).
     """
 
     batch: Quantity
@@ -30,3 +33,5 @@ class Workload:
     routing_skew: Quantity = 1.0
     prompt_tokens: Quantity = 0.0
     output_tokens: Quantity = 0.0
+    chunk_tokens: Quantity = 0.0
+    phase: Literal["decode", "prefill"] = "decode"

@@ -98,7 +98,7 @@ def test_what_is_fitted_or_assumed_about_a_system_has_an_interval(name: str) -> 
 
 
 def test_a_constant_has_the_95_percent_interval_of_its_log_sd() -> None:
-    _, origins = store.stack("vllm", architecture="hopper")
+    _, origins = store.stack("vllm", architecture="hopper", calibrated=False)
     eta = origins["stack.memory_efficiency"]
     assert (eta.value, eta.kind) == (0.72, "assumed")
     assert eta.low == pytest.approx(0.72 * math.exp(-1.96 * 0.20))

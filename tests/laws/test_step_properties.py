@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @cache
 def scenario(tp: int, **choices: Any) -> Scenario:  # noqa: ANN401  as nhalf.load
     model = choices.pop("model", "llama-3.1-70b")
-    return nhalf.load(model, on=choices.pop("on", "h100-sxm"), tp=tp, **choices)
+    # The assumed constants: round numbers, which no calibration moves.
+    return nhalf.load(model, on=choices.pop("on", "h100-sxm"), tp=tp, stack="priors", **choices)
 
 
 def step_s(scenario: Scenario) -> float:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @cache
 def scenario(tp: int = 8, **choices: Any) -> Scenario:  # noqa: ANN401  as nhalf.load
-    return nhalf.load("llama-3.1-70b", on=choices.pop("on", "h100-sxm"), tp=tp, **choices)
+    return nhalf.load("llama-3.1-70b", on=choices.pop("on", "h100-sxm"), tp=tp, stack="priors", **choices)
 
 
 def step_s(scenario: Scenario) -> float:
@@ -111,3 +111,16 @@ def test_the_level_is_the_share_of_draws_inside() -> None:
     low, high = band(scenario())
     assert times.shape == (DRAWS,)
     assert np.mean((times >= low) & (times <= high)) == pytest.approx(LEVEL, abs=0.01)
+
+
+def test_what_the_model_was_found_to_be_off_by_widens_the_band() -> None:
+    fitted = nhalf.load("llama-3.1-70b", on="h100-sxm", tp=8)
+    below, above = fitted.residual
+    assert below > 0
+    assert above > 0
+    low, high = band(fitted)
+    bare_low, bare_high = band(replace(fitted, residual=(0.0, 0.0)))
+    assert low < bare_low < bare_high < high
+    step = float(nhalf.decode(fitted).value)
+    assert low < step * np.exp(-below / 2)
+    assert high > step * np.exp(above / 2)

@@ -90,7 +90,7 @@ def _switches(numbers: Mapping[str, float]) -> Switches:
 def stack(engine: str, library: Library, mode: Mode, constants: Constants, *, where: str) -> tuple[Stack, Origins]:
     """Return a stack; its origins start with `stack.` and leave out those of the library."""
     origins = {f"stack.{path}": datum for path, datum in data(constants, where=where)}
-    return Stack(engine=engine, library=library, mode=mode, **_numbers(origins, "stack.")), origins
+    return Stack(engine=engine, library=library, mode=mode, **_numbers(origins, "stack.")), origins  # type: ignore[arg-type]
 
 
 def _numbers(origins: Mapping[str, Datum], prefix: str) -> dict[str, float]:

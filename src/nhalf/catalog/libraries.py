@@ -65,13 +65,14 @@ def tuner_for(own: str, architecture: str, tuners: Mapping[str, TunerEntry], kno
 
 
 def library(name: str, entry: LibraryEntry, parts: TunerParts, *, where: str) -> tuple[Library, Origins]:
-    """Return a library with its tuner; its origins start with `stack.library.`.
+    """Return a library with its tuner, and the origins of those of its numbers that can be set.
+
+    What only counts on one node, on many, or with help from switches are facts of the library, and no inputs: `values`
+    has the origins of all.
 
     Raises InputError when a value cannot be read.
     """
-    origins = _origins(parts, where)
-    origins["stack.library.tuner_factor"] = parts.entry.factor.datum(f"{where}, factor")
-    origins[f"{_AT}channels"] = parts.entry.channels.datum(f"{where}, channels")
+    origins = values(parts, where=where)
     paths = dict(_paths(parts, origins))
     built = Library(
         name=name,
@@ -84,12 +85,24 @@ def library(name: str, entry: LibraryEntry, parts: TunerParts, *, where: str) ->
         ),
         tuner_factor=origins["stack.library.tuner_factor"].value,
     )
-    return built, origins
+    fixed = tuple(f"{_AT}{path}." for path, made in paths.items() if made.family not in _OWN)
+    kept = {
+        path: datum
+        for path, datum in origins.items()
+        if not path.startswith(fixed) and not any(f".{prefix}" in path for prefix in _NODES.values())
+    }
+    return built, kept
 
 
-def _origins(parts: TunerParts, where: str) -> Origins:
-    """Return the origin of every number of the tuner's paths, by the path of the noun's field."""
-    origins: Origins = {}
+def values(parts: TunerParts, *, where: str) -> Origins:
+    """Return the origin of every number of a library's tuner, by the path of the noun's field.
+
+    Raises InputError when a value cannot be read.
+    """
+    origins: Origins = {
+        "stack.library.tuner_factor": parts.entry.factor.datum(f"{where}, factor"),
+        f"{_AT}channels": parts.entry.channels.datum(f"{where}, channels"),
+    }
     for path, datum in data(parts.entry.paths, where=where):
         if _is_run(path.partition(".")[0], parts.limits):
             origins[f"{_AT}{_share(path)}"] = datum

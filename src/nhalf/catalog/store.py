@@ -9,11 +9,12 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.catalog import build, files, libraries, resolve, schema
+from nhalf.catalog import build, calibration, files, libraries, resolve, schema
 from nhalf.catalog.curves import read_curves
 from nhalf.catalog.files import catalog_version, place, sources
 from nhalf.catalog.overlay import remembered
 from nhalf.catalog.reading import convert, convert_each
+from nhalf.catalog.routed import read_routed
 from nhalf.catalog.schema import (
     Constants,
     EngineEntry,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nhalf.catalog.build import Origins
-    from nhalf.curve import MeasuredCurve
+    from nhalf.curve import MeasuredCurve, RoutedCurve
     from nhalf.device import Device
     from nhalf.library import Library, Rule
     from nhalf.link import Link
@@ -53,8 +54,10 @@ __all__ = [
     "find",
     "fixed_time",
     "library",
+    "library_values",
     "link",
     "names",
+    "routed",
     "rule_sources",
     "rules",
     "sources",
@@ -65,6 +68,9 @@ __all__ = [
 
 KINDS: Final = ("system", "device", "link", "library", "engine", "model")
 """What can be found by name."""
+
+CALIBRATED: Final = True
+"""Whether a stack has the calibrated constants unless it is asked for the assumed ones."""
 
 _IGNORED: Final = str.maketrans("", "", " _-")
 _FOLDERS: Final = {"system": ("systems", ".toml"), "device": ("devices", ".toml"), "model": ("models", ".json")}
@@ -97,11 +103,18 @@ def device(name: str, *, where: str = "device") -> tuple[Device, Origins]:
 
 
 def stack(
-    engine: str, *, library: str | None = None, mode: str | None = None, architecture: str, where: str = "engine"
+    engine: str,
+    *,
+    library: str | None = None,
+    mode: str | None = None,
+    architecture: str,
+    calibrated: bool = CALIBRATED,
+    where: str = "engine",
 ) -> tuple[Stack, Origins]:
     """Return a stack and the origins of its numbers (`stack.layer_time_s`, `stack.library.tuner_factor`).
 
-    The library and the mode are the engine's own unless they are named; `architecture` is that of the device.
+    The library and the mode are the engine's own unless they are named; `architecture` is that of the device. The
+    constants are those that ship with a calibration, or where `calibrated` is false those assumed before any.
 
     Raises InputError when there is no such engine, library, mode or architecture.
     """
@@ -110,7 +123,7 @@ def stack(
     chosen = find("library", library or own.library, where="library")
     used, of_library = _library(chosen, architecture)
     launched = own.mode if mode is None else Mode.parse(mode, where="mode")
-    built, of_engine = build.stack(key, used, launched, constants(), where=place("stacks.toml"))
+    built, of_engine = build.stack(key, used, launched, constants(calibrated=calibrated), where=place("stacks.toml"))
     return built, of_engine | of_library
 
 
@@ -210,9 +223,22 @@ def engine_entry(key: str) -> EngineEntry:
     return convert(files.tables("stacks.toml")["engines"][key], EngineEntry, where=where)
 
 
-def constants() -> Constants:
-    """Return the constants of a decode step, which hold for every engine until a calibration says otherwise."""
-    return convert(files.tables("stacks.toml")["constants"], Constants, where=place("stacks.toml"))
+def constants(*, calibrated: bool = CALIBRATED) -> Constants:
+    """Return the constants of a decode step, as calibrated for every engine or as assumed before.
+
+    A constant that the user's own catalogue states stays the user's.
+    """
+    stated = files.tables("stacks.toml")["constants"]
+    if calibrated:
+        own = files.own_tables("stacks.toml")["constants"]
+        fitted = calibration.tables()
+        stated = {name: fitted.get(name, table) if table == own.get(name) else table for name, table in stated.items()}
+    return convert(stated, Constants, where=place("stacks.toml"))
+
+
+def constant_data(*, calibrated: bool = CALIBRATED) -> dict[str, Datum]:
+    """Return the constants of a decode step with their origins, by the name of their field (`layer_time_s`)."""
+    return dict(schema.data(constants(calibrated=calibrated), where=place("stacks.toml")))
 
 
 def library_entry(key: str) -> LibraryEntry:
@@ -302,14 +328,36 @@ def measured(key: str) -> tuple[MeasuredCurve, ...]:
 
 
 @remembered
+def routed(name: str) -> tuple[RoutedCurve, ...]:
+    """Return the ways of tokens to experts and back that were measured on a system; none when it has no table.
+
+    They are of one machine: a system whose node is that of another one has none of its own.
+    """
+    key = find("system", name, where="system")
+    return read_routed(files.text(f"curves_moe/{key}.csv"), key)
+
+
+@remembered
 def _library(key: str, architecture: str) -> tuple[Library, Origins]:
-    entry = library_entry(key)
-    tuners = tuner_entries()
+    return libraries.library(key, library_entry(key), _tuner(key, architecture), where=place("libraries.toml"))
+
+
+def library_values(name: str, *, architecture: str) -> Origins:
+    """Return the origin of every number of a library on an architecture, those that cannot be set among them.
+
+    Raises InputError when there is no such library, or no tuner knows the architecture.
+    """
+    parts = _tuner(find("library", name, where="library"), architecture)
+    return libraries.values(parts, where=place("libraries.toml"))
+
+
+def _tuner(key: str, architecture: str) -> libraries.TunerParts:
+    """Return the tuner that plans for a library on an architecture."""
+    own, tuners = library_entry(key).tuner, tuner_entries()
     try:
-        parts = libraries.tuner_for(entry.tuner, architecture, tuners, frozenset())
+        return libraries.tuner_for(own, architecture, tuners, frozenset())
     except InputError:  # only now is it worth reading every system
-        parts = libraries.tuner_for(entry.tuner, architecture, tuners, _known_architectures())
-    return libraries.library(key, entry, parts, where=place("libraries.toml"))
+        return libraries.tuner_for(own, architecture, tuners, _known_architectures())
 
 
 @remembered

@@ -15,7 +15,15 @@ COMMANDS = {
     "decode": "The time per token of a model on a system, term by term, and what would change it.",
     "collective": "Every algorithm of a collective by size: who wins where, and what the library runs.",
     "crossover": "The batch at which each collective of a model turns from latency to bandwidth.",
+    "plan": "Which layout to run on so many devices: every legal one, ranked, with the line that launches it.",
+    "buy": "Latency or bandwidth? What each option saves, by batch and by money, and where the advice flips.",
+    "whatif": "What each change would save, by batch: `nhalf buy` without prices.",
+    "sweep": "Every combination of some axes of a scenario, written to CSV, JSON or Parquet.",
+    "lint": "Whether a scaling curve can be read at all: batches, engines and regimes that were mixed.",
     "fit": "Alpha, beta and the whole curve from the logs you already have, with intervals and refusals.",
+    "predict": "Every row of a table of serving runs: time per token, its band, what binds, or why not.",
+    "validate": "Predictions against your measurements: error, bias and coverage, with limits that can fail.",
+    "calibrate": "The constants of your stack from serving benchmarks, and which of them the runs cannot tell.",
     "simulate": "A collective message by message: who waits for whom, and how it differs from the law.",
     "trace": "What communication costs in profiler traces, who waits for whom, and what would help.",
     "topo": "Reads `nvidia-smi topo -m` into a fabric, and names the weakest edge of the ring.",
@@ -74,27 +82,42 @@ def nhalf() -> None:
 
 def main() -> None:
     """Run the command line and leave with the exit code of the contract."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stderr.close()
+    except OSError as error:
+        code = _fail(f"the answer cannot be written: {error.strerror or error}", 2)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; every failure is one message on standard error."""
     try:
         nhalf.main(arguments, prog_name="nhalf", standalone_mode=False)
-    except NhalfError as error:
-        return _fail(str(error), error.exit_code)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
-    except click.ClickException as error:
-        where = f" ({error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
-        return _fail(f"{error.format_message()}{where}", 2)
-    except (click.Abort, KeyboardInterrupt):
-        return _fail("interrupted", _INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
-    except Exception as error:  # noqa: BLE001  the last line of defence: a user never sees a traceback
-        return _fail(f"internal error: {type(error).__name__}: {error}. This is a defect of nhalf", 1)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the last line of defence: no user sees a traceback
+        return _fail(*_told(error))
     return 0
+
+
+def _told(error: BaseException) -> tuple[str, int]:
+    """Return what a user is told of a failure, and the exit code of the contract."""
+    if isinstance(error, NhalfError):
+        return str(error), error.exit_code
+    if isinstance(error, click.ClickException):
+        where = f" ({error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
+        return f"{error.format_message()}{where}", 2
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return "interrupted", _INTERRUPTED
+    if isinstance(error, OSError):
+        return f"the answer cannot be written: {error.strerror or error}", 2
+    return f"internal error: {type(error).__name__}: {error}. This is a defect of nhalf", 1
 
 
 def _fail(message: str, code: int) -> int:

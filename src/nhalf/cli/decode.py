@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nhalf import loading, units
-from nhalf.cli import output
+from nhalf.cli import decode_options, output, page_file
 from nhalf.decide.comparison import compare
 from nhalf.errors import InputError
 from nhalf.loading.degrees import FLAGS, Degrees
@@ -18,12 +18,21 @@ from nhalf.loading.scenario_file import is_request, read_request, write_request
 from nhalf.report import decode as report
 from nhalf.report import explain as tree
 from nhalf.report.decode_document import document
+from nhalf.report.decode_page import page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.scenario import Scenario
+
+_NAMES = ("weights", "kv", "engine", "library", "mode", "stack", "links")
+"""Flags that are texts of a request."""
 
 
 @click.command()
 @click.argument("model")
 @click.option("--on", "systems", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue.")
-@click.option("--tp", default="1", show_default=True, metavar="LIST", help="Tensor-parallel degrees: 1,2,4,8.")
+@click.option("--tp", metavar="LIST", help="Tensor-parallel degrees: 1,2,4,8.  [default: 1]")
 @click.option("--pp", metavar="LIST", help="Pipeline stages.  [default: 1]")
 @click.option("--ep", metavar="LIST", help="Expert-parallel degrees.  [default: 1]")
 @click.option("--attention-dp", metavar="LIST", help="Attention data-parallel degrees.  [default: 1]")
@@ -37,18 +46,32 @@ from nhalf.report.decode_document import document
 @click.option("--engine", metavar="NAME", help="vllm, sglang, trtllm.  [default: vllm]")
 @click.option("--library", metavar="NAME", help="Communication library.  [default: the engine's]")
 @click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph]")
+@click.option("--stack", metavar="FILE", help="Constants of nhalf calibrate, or `priors`.  [default: the calibrated]")
+@click.option("--anchor", "anchors", multiple=True, metavar="POINT", help="A measured step: 'tp=8,batch=16: 9.8ms'.")
 @click.option("--links", metavar="FILE", help="Links of the tiers, as `nhalf fit -o FILE` writes them.")
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change any input; may be repeated.")
+@decode_options.options
 @click.option("--explain", is_flag=True, help="Print the whole term tree of each row.")
 @click.option("--save", metavar="FILE", help="Write the request as a scenario file.")
+@page_file.option
 @click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
-def decode(model: str, explain: bool, save: str | None, as_json: bool, **flags: str | tuple[str, ...] | None) -> None:
+def decode(
+    model: str,
+    explain: bool,
+    save: str | None,
+    as_json: bool,
+    anchors: tuple[str, ...],
+    pages: tuple[str, ...],
+    **flags: str | bool | tuple[str, ...] | None,
+) -> None:
     """Predict the time per token of MODEL: a name, a config.json (or its folder), or a scenario.toml."""
     request = _request(model, flags)
     loaded = loading.scenarios(request)
     for warning in loaded.warnings:
         output.warn(warning)
-    comparison = compare(loaded.scenarios)
+    launched = request.mode is not None and "mode" not in request.assumed
+    scenarios = _anchored(loaded.scenarios, anchors)
+    comparison = compare(scenarios, cache_link=loaded.cache_link, launched=launched)
     if as_json:
         output.write_json(document(comparison, loaded.defaults, loaded.warnings))
     else:
@@ -58,40 +81,63 @@ def decode(model: str, explain: bool, save: str | None, as_json: bool, **flags: 
             for row in comparison.rows:
                 tree.write(row.step, canvas, f"{row.label}, batch {row.batch:g}, term by term")
         output.write(canvas.text)
+    page_file.write(pages, lambda: page(comparison, loaded.defaults, loaded.warnings))
     if save:
-        write_text(Path(save), write_request(request))
+        write_text(Path(save), write_request(loaded.request, loaded.scenarios))
+        if anchors:
+            output.warn("the anchors are not part of the saved request")
     comparison.require_fit()
 
 
-def _request(model: str, flags: dict[str, str | tuple[str, ...] | None]) -> loading.Request:
-    """Return the request that the flags make, on top of a scenario file where MODEL is one."""
+def _anchored(scenarios: Sequence[Scenario], anchors: tuple[str, ...]) -> Sequence[Scenario]:
+    """Return the scenarios with their constants pulled to measured steps, if there are any."""
+    if not anchors:
+        return scenarios
+    from nhalf.calibrate.anchor import anchored, parse_anchor
+
+    return anchored(scenarios, [parse_anchor(text) for text in anchors])
+
+
+def _request(model: str, flags: dict[str, Any]) -> loading.Request:
+    """Return the request that the flags make; where MODEL is a scenario file, they change what it says."""
     given = {name: value for name, value in flags.items() if value is not None}
-    changes = _changes(flags["changes"] or ())
+    for name, value in given.items():
+        if value == "":
+            raise InputError("the value is empty", where=f"--{name.replace('_', '-')}", do="name one, or leave it out")
+    asked = _asked(given)
+    degrees = {flag: _counts(str(given[flag]), flag) for flag in FLAGS if flag in given}
     if model.endswith(".toml") and is_request(Path(model)):
-        request = read_request(Path(model))
-        return replace(request, changes={**request.changes, **changes})
-    if "systems" not in given:
+        saved = read_request(Path(model))
+        changes = {**saved.changes, **asked.pop("changes")}
+        return replace(
+            saved,
+            degrees=replace(saved.degrees, **degrees),
+            changes=changes,
+            options=decode_options.updated(saved, given),
+            assumed={name: reason for name, reason in saved.assumed.items() if name not in asked},
+            **asked,
+        )
+    if "systems" not in asked:
         raise InputError(
             "the system is missing", where="--on", do="add --on h100-sxm; `nhalf catalog` lists the others"
         )
+    chosen = decode_options.updated(None, given)
+    return loading.Request(model=model, degrees=Degrees(**degrees), options=chosen, **asked)
 
-    counts = {
-        key: units.parse_count(str(given[key]), where=f"--{key}") for key in ("context", "isl", "osl") if key in given
+
+def _asked(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request that the flags state, degrees apart."""
+    counts = {"context": "context", "isl": "prompt", "osl": "output"}
+    asked: dict[str, Any] = {
+        field: units.parse_count(str(given[flag]), where=f"--{flag}") for flag, field in counts.items() if flag in given
     }
-    names: dict[str, Any] = {
-        key: str(given[key]) for key in ("weights", "kv", "engine", "library", "mode", "links") if key in given
-    }
-    return loading.Request(
-        model=model,
-        systems=tuple(str(given["systems"]).split(",")),
-        degrees=Degrees(**{flag: _counts(str(given[flag]), flag) for flag in FLAGS if flag in given}),
-        batches=_counts(str(given["batch"]), "batch") if "batch" in given else None,
-        context=counts.get("context"),
-        prompt=counts.get("isl"),
-        output=counts.get("osl"),
-        changes=changes,
-        **names,
-    )
+    asked |= {key: str(given[key]) for key in _NAMES if key in given}
+    if "systems" in given:
+        asked["systems"] = tuple(str(given["systems"]).split(","))
+    if "batch" in given:
+        asked["batches"] = _counts(str(given["batch"]), "batch")
+    asked["changes"] = _changes(given.get("changes", ()))
+    return asked
 
 
 def _counts(text: str, flag: str) -> tuple[int, ...]:
@@ -108,14 +154,30 @@ def _changes(texts: str | tuple[str, ...]) -> dict[str, str]:
             raise InputError(
                 f"{given!r} has no '='", where="--set", allowed="path=value, such as stack.step_time_s=1ms"
             )
+        if path.strip() in found:
+            raise InputError(f"{path.strip()} is set twice", where="--set", do="set it once")
         found[path.strip()] = value.strip()
     return found
 
 
 def _next(request: loading.Request) -> str:
-    """Return the command to run next."""
-    if request.batches is None or len(request.batches) == 1:
-        degrees = ",".join(str(degree) for degree in request.degrees.tp)
-        weights = f" --weights {request.weights}" if request.weights else ""
-        return f"nhalf decode {request.model} --on {','.join(request.systems)} --tp {degrees} --batch 1,16,128{weights}"
-    return "add --explain for every term, or --set path=value to ask what if"
+    """Return the command to run next: the same question at three batches, or why the numbers are what they are."""
+    if request.batches is not None and len(request.batches) > 1:
+        return "add --explain for every term, or --set path=value to ask what if"
+    flags = {
+        "on": ",".join(request.systems),
+        **{flag: ",".join(map(str, getattr(request.degrees, flag))) for flag in FLAGS},
+        "batch": "1,16,128",
+        "context": request.context,
+        "isl": request.prompt,
+        "osl": request.output,
+        **{name: getattr(request, name) for name in _NAMES},
+    }
+    shown = [
+        f"--{flag.replace('_', '-')} {value}"
+        for flag, value in flags.items()
+        if value is not None and not (flag in FLAGS and value == "1")
+    ]
+    shown += decode_options.shown(request.options)
+    shown += [f"--set {path}={value}" for path, value in request.changes.items()]
+    return f"nhalf decode {request.model} {' '.join(shown)}"

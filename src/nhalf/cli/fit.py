@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nhalf import units
-from nhalf.cli import output
+from nhalf.cli import output, page_file
 from nhalf.errors import NoAnswerError, WeakEvidenceError
 from nhalf.evidence import gate
 from nhalf.evidence.comparison import compare
@@ -18,6 +18,7 @@ from nhalf.evidence.reading import completed
 from nhalf.loading.files import write_text
 from nhalf.report import fit as report
 from nhalf.report.fit_links import write_links
+from nhalf.report.fit_page import page
 
 if TYPE_CHECKING:
     from nhalf.evidence.fit import Fit
@@ -38,10 +39,17 @@ _COUNTS = ("ranks", "nodes")
 @click.option("--batch", default="1,8,64", show_default=True, metavar="LIST", help="The batches to mark.")
 @click.option("--compare", "other", metavar="LOG", help="Another log: what moved, outside the noise or not.")
 @click.option("--fail-if", "gates", multiple=True, metavar="GATE", help="Exit 3 when it holds: 'latency>30us'.")
-@click.option("-o", "--output", "links", metavar="FILE", help="Write the links for nhalf decode --links.")
+@click.option(
+    "-o",
+    "--output",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    help="Write the links for nhalf decode --links, a page (report.html) or a figure (.svg, .png).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
 def fit(
-    logs: tuple[str, ...], model: str | None, batch: str, gates: tuple[str, ...], links: str | None, as_json: bool,
+    logs: tuple[str, ...], model: str | None, batch: str, gates: tuple[str, ...], files: tuple[str, ...], as_json: bool,
     **flags: str | None,
 ) -> None:  # fmt: skip
     """Fit the benchmark logs in FILE...: a file, several, a folder, - for standard input, .gz as well."""
@@ -57,7 +65,8 @@ def fit(
         canvas = output.canvas()
         report.write(answer, canvas)
         output.write(canvas.text)
-    if links:
+    page_file.write([file for file in files if page_file.is_page(file)], lambda: page(answer))
+    for links in [file for file in files if not page_file.is_page(file)]:
         write_text(Path(links), write_links(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat()))
     if tripped:
         raise NoAnswerError("; ".join(tripped), where="--fail-if", allowed=f"not {' and not '.join(gates)}")

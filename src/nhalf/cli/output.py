@@ -18,8 +18,8 @@ NARROWEST = 60
 def canvas() -> Canvas:
     """Return a page as wide as the terminal (or COLUMNS), coloured on a terminal unless NO_COLOR forbids it."""
     width = max(NARROWEST, shutil.get_terminal_size((100, 24)).columns)
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    plain = "utf" not in (sys.stdout.encoding or "ascii").lower()
+    colour = bool(sys.stdout and sys.stdout.isatty()) and not os.environ.get("NO_COLOR")
+    plain = "utf" not in ((sys.stdout and sys.stdout.encoding) or "ascii").lower()
     return Canvas(width=width, colour=colour, plain=plain)
 
 

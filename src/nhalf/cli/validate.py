@@ -50,15 +50,23 @@ def validate(
     scored = unflagged(table)
     if not scored.all():
         output.warn(f"{int(np.sum(~scored))} rows with a quality_flag are left out")
-    doubts = [doubt for doubt in findings(loaded, times) if scored[doubt.row]]
+        times[~scored] = np.nan
+    doubts = findings(loaded, times)
     if skip_doubtful:
         scored[[doubt.row for doubt in doubts]] = False
         output.warn(f"{len({doubt.row for doubt in doubts})} doubtful rows are left out")
-    found = compare(predictions(loaded, chosen.bands), times, scored)
+    if builtin and stack is None:
+        from nhalf.calibrate.unseen import unseen
+
+        output.warn("every row is predicted by constants that saw no run of its family of models")
+        predicted = unseen(table)
+    else:
+        predicted = predictions(loaded, chosen.bands)
+    found = compare(predicted, times, scored)
     if as_json:
         output.write_json(report.document(found, doubts))
     else:
         canvas = output.canvas()
-        report.write(found, doubts, canvas, path=table.path)
+        report.write(found, doubts, canvas, path=cases or "bench.csv")
         output.write(canvas.text)
     require(limits, found.overall)

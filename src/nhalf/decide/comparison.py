@@ -5,20 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nhalf.collective import Op
+from nhalf.breakdown import Term
+from nhalf.collective import Routed
 from nhalf.decide.elasticity import elasticities
 from nhalf.decide.levers import Lever, levers
 from nhalf.decide.regime import Crossover, best, binding, crossover, step_columns
+from nhalf.decide.remedies import Remedy, remedies
+from nhalf.decide.split import Split, split
 from nhalf.errors import NoAnswerError
 from nhalf.predict.band import band
-from nhalf.predict.communication import is_measured
-from nhalf.predict.memory import Fit, fits, needed
-from nhalf.predict.step import decode
+from nhalf.predict.exchange import backed, exchanges
+from nhalf.predict.layer import running, tokens
+from nhalf.predict.memory import Fit, Memory, fits, memory
+from nhalf.predict.prefill import predicted
+from nhalf.predict.routed import PROMPT, STEP, curve_for
+from nhalf.predict.transfer import kv_transfer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.breakdown import Term
+    from nhalf.link import Link
     from nhalf.scenario import Scenario
 
 
@@ -30,14 +36,51 @@ class Row:
     step: Term
     low_s: float
     high_s: float
-    memory_bytes: float
+    memory: Memory
     fits: Fit
     elasticities: dict[str, float]
+    transfer: Term | None = None
 
     @property
     def step_s(self) -> float:
         """Return the time [s] of the step."""
         return float(self.step.value)
+
+    @property
+    def memory_bytes(self) -> float:
+        """Return the bytes that the fullest device holds."""
+        return self.memory.needed_bytes
+
+    @property
+    def prefills(self) -> bool:
+        """Tell whether the row is of a prefill."""
+        return self.scenario.workload.phase == "prefill"
+
+    @property
+    def accepted_tokens(self) -> float:
+        """Return the tokens that each sequence keeps of a step."""
+        return float(self.scenario.workload.accepted_tokens)
+
+    @property
+    def token_s(self) -> float:
+        """Return the time [s] of each token that a sequence keeps; of a prefill, that of the whole."""
+        return self.step_s / self.accepted_tokens
+
+    @property
+    def running(self) -> float:
+        """Return the sequences that run at once: fewer than the batch where the cache has no room for all."""
+        return _running(self.scenario)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Return the tokens per second of one replica: kept ones of a decode, prompt tokens of a prefill."""
+        per_sequence = float(self.scenario.workload.prompt_tokens) if self.prefills else self.accepted_tokens
+        return self.running * per_sequence / self.step_s
+
+    @property
+    def tokens_per_s_per_user(self) -> float:
+        """Return the tokens per second of a sequence that runs."""
+        return self.tokens_per_s / self.running
 
     @property
     def tensor_parallel(self) -> int:
@@ -65,6 +108,24 @@ class Row:
         return self.scenario.system.fabric.span(self.scenario.layout.stage_devices).nodes > 1
 
     @property
+    def split(self) -> Split | None:
+        """Return what it costs that TP is split over nodes, None where it is not."""
+        return (
+            split(self.scenario)
+            if self.scenario.layout.tensor_group.span(self.scenario.system.fabric).nodes > 1
+            else None
+        )
+
+    @property
+    def routed(self) -> dict[str, str]:
+        """Return the measured curve of each way of tokens to experts and back, empty for one that has none."""
+        layout, kernels = self.scenario.layout, PROMPT if self.prefills else STEP
+        if layout.routed_exchange != "all-to-all" or layout.attention_dp == 1:
+            return {}
+        found = {way: curve_for(self.scenario, way, kernels) for way in Routed}
+        return {str(way): "" if curve is None else str(curve.at) for way, curve in found.items()}
+
+    @property
     def columns(self) -> dict[str, float]:
         """Return the columns [s] that add up to the step."""
         return step_columns(self.step)
@@ -76,9 +137,10 @@ class Row:
 
     @property
     def kind(self) -> str:
-        """Return whether the collectives are a measured curve on its own links, or modelled."""
-        group = self.scenario.layout.tensor_group
-        return "measured" if is_measured(self.scenario, Op.ALL_REDUCE, group) else "modelled"
+        """Return whether the collectives are measured curves on their own links, or modelled."""
+        found = exchanges(self.scenario, tokens(self.scenario))
+        measured = found and all(backed(self.scenario, exchange) for exchange in found)
+        return "measured" if measured else "modelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,6 +152,7 @@ class Panel:
     rows: tuple[Row, ...]
     tied: tuple[Row, ...]
     levers: tuple[Lever, ...]
+    remedies: tuple[Remedy, ...] = ()
 
     @property
     def fastest(self) -> Row:
@@ -126,13 +189,16 @@ class Comparison:
             )
 
 
-def compare(scenarios: Sequence[Scenario]) -> Comparison:
-    """Return the answer to several scenarios, grouped by system and batch in the order given."""
+def compare(scenarios: Sequence[Scenario], *, cache_link: Link | None = None, launched: bool = False) -> Comparison:
+    """Return the answer to several scenarios, grouped by system and batch in the order given.
+
+    `cache_link` carries the cache of a prefill to where it is decoded; `launched` asks what CUDA graphs save.
+    """
     groups: dict[tuple[str, float], list[Row]] = {}
     for scenario in scenarios:
         key = (scenario.system.name, float(scenario.workload.batch))
-        groups.setdefault(key, []).append(_row(scenario))
-    panels = tuple(_panel(system, batch, rows) for (system, batch), rows in groups.items())
+        groups.setdefault(key, []).append(_row(scenario, cache_link))
+    panels = tuple(_panel(system, batch, rows, launched=launched) for (system, batch), rows in groups.items())
     found: dict[tuple[str, int], Crossover] = {}
     for panel in panels:
         for row in panel.rows:
@@ -141,21 +207,34 @@ def compare(scenarios: Sequence[Scenario]) -> Comparison:
     return Comparison(panels=panels, crossovers=tuple(found.values()))
 
 
-def _row(scenario: Scenario) -> Row:
-    """Return the answer to one scenario."""
+def _running(scenario: Scenario) -> float:
+    """Return the sequences of a scenario that run at once."""
+    found = running(scenario)
+    return float(found.value if isinstance(found, Term) else found)
+
+
+def _row(scenario: Scenario, cache_link: Link | None) -> Row:
+    """Return the answer to one scenario.
+
+    Where requests queue for room in the cache, what must fit is one of them on each rank.
+    """
     low, high = band(scenario)
+    runs = _running(scenario)
+    capped = runs < float(scenario.workload.batch)
+    least = scenario.having({"workload.batch": float(scenario.layout.attention_dp)}) if capped else scenario
     return Row(
         scenario=scenario,
-        step=decode(scenario),
+        step=predicted(scenario),
         low_s=low,
         high_s=high,
-        memory_bytes=float(needed(scenario).value),
-        fits=fits(scenario),
+        memory=memory(scenario.having({"workload.batch": runs})),
+        fits=fits(least),
         elasticities=elasticities(scenario),
+        transfer=None if cache_link is None else kv_transfer(scenario, cache_link),
     )
 
 
-def _panel(system: str, batch: float, rows: list[Row]) -> Panel:
+def _panel(system: str, batch: float, rows: list[Row], *, launched: bool) -> Panel:
     """Return a panel with its best layouts and the levers of the fastest."""
     tied = tuple(rows[index] for index in best([None if row.fits == "no" else row.step_s for row in rows]))
     fastest = min(tied, key=lambda row: row.step_s) if tied else rows[0]
@@ -165,4 +244,5 @@ def _panel(system: str, batch: float, rows: list[Row]) -> Panel:
         rows=tuple(rows),
         tied=tied,
         levers=tuple(levers(fastest.scenario)),
+        remedies=tuple(remedies(fastest.scenario, launched=launched)),
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.predict.step import decode
+from nhalf.predict.prefill import predicted
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Quantity
@@ -38,5 +38,5 @@ def elasticities(scenario: Scenario) -> dict[str, float]:
         column[index] *= np.exp(STEP)
         column[count + index] *= np.exp(-STEP)
         changes[path] = column
-    times = np.log(np.broadcast_to(decode(scenario.having(changes)).value, 2 * count))
+    times = np.log(np.broadcast_to(predicted(scenario.having(changes)).value, 2 * count))
     return {path: float((times[i] - times[count + i]) / (2 * STEP)) for i, path in enumerate(paths)}

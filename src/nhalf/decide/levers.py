@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.predict.step import decode
+from nhalf.predict.prefill import predicted
 
 if TYPE_CHECKING:
     from nhalf.scenario import Scenario
@@ -55,7 +55,7 @@ def levers(scenario: Scenario) -> list[Lever]:
         ("half the fixed time of a step", "stack.step_time_s", 0.5),
         ("twice the arithmetic", "system.device.bf16_flop_per_s", 2.0),
     ]
-    now = float(np.mean(decode(scenario).value))
+    now = float(np.mean(predicted(scenario).value))
     return [
         Lever(name=name, path=path, factor=factor, gain=1 - _step_s(scenario, path, factor) / now)
         for name, path, factor in changes
@@ -64,4 +64,4 @@ def levers(scenario: Scenario) -> list[Lever]:
 
 def _step_s(scenario: Scenario, path: str, factor: float) -> float:
     """Return the step [s] with one input multiplied."""
-    return float(np.mean(decode(scenario.having({path: scenario.value(path) * factor})).value))
+    return float(np.mean(predicted(scenario.having({path: scenario.value(path) * factor})).value))

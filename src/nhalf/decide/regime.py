@@ -93,7 +93,6 @@ def crossover(scenario: Scenario) -> Crossover:
     else:
         times = np.asarray(collective(scenario, Op.ALL_REDUCE, group, SIZES_BYTES).value)
         line, double_floor = fit_line(SIZES_BYTES, times), _double_floor(times)
-    workload = scenario.workload
     return Crossover(
         collective=f"all-reduce x{ranks}",
         tier=scenario.system.fabric.span(ranks).tier,
@@ -102,9 +101,16 @@ def crossover(scenario: Scenario) -> Crossover:
         bandwidth_bytes_per_s=line.bandwidth_bytes_per_s,
         half_size_bytes=line.half_size_bytes,
         double_floor_size_bytes=double_floor,
-        message_bytes_per_sequence=scenario.transformer.hidden_size * float(np.mean(workload.activation_bytes)),
+        message_bytes_per_sequence=_message_bytes(scenario),
         kind="measured" if measured else "modelled",
     )
+
+
+def _message_bytes(scenario: Scenario) -> float:
+    """Return the bytes that one sequence adds to an all-reduce: one activation, or one for each token it checks."""
+    workload, on = scenario.workload, scenario.stack.remedies
+    each = workload.activation_bytes * workload.tokens_per_step * on.message_factor * on.fused_collectives
+    return scenario.transformer.hidden_size * float(np.mean(each))
 
 
 def _double_floor(times_s: Array) -> float:

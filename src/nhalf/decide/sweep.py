@@ -46,11 +46,13 @@ def sweep(scenario: Scenario, axes: Mapping[str, Sequence[float] | Array], *, ch
     for path, values in axes.items():
         if not len(values):
             raise InputError("the axis has no values", where=path, allowed="one or more numbers")
+        if path != TENSOR_PARALLEL:
+            scenario.value(path)
     grid = {path: np.asarray(values, dtype=np.float64) for path, values in axes.items()}
     degrees = [int(degree) for degree in grid.get(TENSOR_PARALLEL, [scenario.layout.tensor_parallel])]
     inner = {path: values for path, values in grid.items() if path != TENSOR_PARALLEL}
     shape = tuple(len(values) for values in inner.values())
-    answers = np.empty((len(degrees), 1 + len(COLUMNS), int(np.prod(shape))))
+    answers = np.zeros((len(degrees), 1 + len(COLUMNS), int(np.prod(shape))))
     for index, degree in enumerate(degrees):
         layout = replace(scenario.layout, tensor_parallel=degree)
         check(layout, scenario.transformer, scenario.system.fabric)
@@ -66,13 +68,13 @@ def _fill(answers: Array, scenario: Scenario, axes: Mapping[str, Array], chunk: 
         index = np.arange(start, stop)
         changes = {}
         for path, values in reversed(list(axes.items())):
-            index, position = np.divmod(index, len(values))
-            changes[path] = values[position]
-        step = decode(scenario.having(changes))
+            outer = index // len(values)
+            changes[path] = values[index - outer * len(values)]
+            index = outer
+        step = decode(scenario.moved(changes))
         answers[0, start:stop] = step.value
-        owed = columns(step)
-        for row, name in enumerate(COLUMNS, start=1):
-            answers[row, start:stop] = owed.get(name, 0.0)
+        for name, value in columns(step).items():
+            answers[1 + COLUMNS.index(name), start:stop] = value
 
 
 def _shaped(answers: Array, axes: Mapping[str, Array]) -> Sweep:

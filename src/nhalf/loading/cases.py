@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nhalf.catalog import store
 from nhalf.catalog.curves import find
+from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout, check
@@ -31,9 +32,10 @@ from nhalf.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from nhalf.breakdown import Array
-    from nhalf.citation import Datum
+    from nhalf.predict.response import Indices
     from nhalf.stack import Stack
     from nhalf.system import System
     from nhalf.transformer import Transformer
@@ -54,6 +56,24 @@ _DTYPES = {
     **dict.fromkeys(("int8", "int8_wo", "w8a16"), "int8"),
 }
 """The dtypes that a table may name, by every spelling that is known."""
+_SUFFIX = re.compile(
+    r"(?P<base>.+?)-(?P<dtype>FP8|NVFP4|FP4|MXFP4|AWQ|GPTQ|INT4|INT8|W8A8|W4A16)(?:-.*)?", re.IGNORECASE
+)
+"""How the names of quantised repositories end."""
+_MAKERS = (
+    "deepseek-ai",
+    "google",
+    "meta-llama",
+    "MiniMaxAI",
+    "mistralai",
+    "moonshotai",
+    "nvidia",
+    "openai",
+    "Qwen",
+    "XiaomiMiMo",
+    "zai-org",
+)
+"""Under whose name a base model is known that someone else quantised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,7 +105,7 @@ class Group:
     wrongly [bytes]; the names are ids of the catalogue. `weight_dtype` is what the scenario takes.
     """
 
-    rows: Array
+    rows: Indices
     scenario: Scenario
     other_kv_bytes: float
     model: str
@@ -201,7 +221,7 @@ def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
         return found
 
 
-def _group(key: Mapping[str, str], rows: Array, loads: Mapping[str, Array], options: Options) -> Group:
+def _group(key: Mapping[str, str], rows: Indices, loads: Mapping[str, Array], options: Options) -> Group:
     """Return the rows that share names and degrees as one scenario.
 
     Raises
@@ -209,11 +229,11 @@ def _group(key: Mapping[str, str], rows: Array, loads: Mapping[str, Array], opti
     InputError
         A name is not known, or the layout is not possible.
     """
-    transformer = transformer_of(key["model"])
+    transformer, stored = _model(key["model"])
     system, origins = store.system(key["system"], curves=True, where="system")
     stack, of_stack = _stack(key, system, options)
     system = curves_of(system, stack.library.name, stack.mode)
-    dtype = _weights(key, transformer)
+    dtype = _weights(key, transformer, stored)
     kv, origin = _cache(key, dtype, system, stack)
     layout = _layout(key, transformer, system)
     at = {name: values[rows] for name, values in loads.items()}
@@ -251,13 +271,39 @@ def _stack(key: Mapping[str, str], system: System, options: Options) -> tuple[St
 
 
 def curves_of(system: System, library: str, mode: Mode) -> System:
-    """Return the system with the curves of one library and mode only: the newest of each operation."""
-    found = [find(system.curves, library, mode=mode, op=op) for op in Op]
-    return replace(system, curves=tuple(curve for curve in found if curve))
+    """Return the system with the curves of one library: in its mode, and as its host would launch it without graphs."""
+    modes = (mode, Mode.EAGER) if mode == Mode.GRAPH else (mode,)
+    found = (find(system.curves, library, mode=each, op=Op.ALL_REDUCE) for each in modes)
+    return replace(system, curves=tuple(curve for curve in found if curve is not None))
 
 
-def _weights(key: Mapping[str, str], transformer: Transformer) -> str:
-    """Return the dtype of the weights: the narrower of the two that a row names, or the checkpoint's if that is narrower.
+def _model(name: str) -> tuple[Transformer, str]:
+    """Return the model that a name means, and the dtype that the end of the name states, or an empty string.
+
+    A quantised repository that the catalogue does not hold is its base model in another dtype: `nvidia/GLM-5-NVFP4`.
+
+    Raises
+    ------
+    InputError
+        Neither the name nor its base is known.
+    """
+    try:
+        return transformer_of(name), ""
+    except InputError:
+        stated = _SUFFIX.fullmatch(name.rpartition("/")[2])
+        if stated is None:
+            raise
+        base = stated["base"]
+        for known in (base, base.removesuffix("-Instruct"), *(f"{maker}/{base}" for maker in _MAKERS)):
+            try:
+                return transformer_of(known), _DTYPES[stated["dtype"].lower().replace("-", "")]
+            except InputError:
+                continue
+        raise
+
+
+def _weights(key: Mapping[str, str], transformer: Transformer, stored: str) -> str:
+    """Return the dtype of the weights: the narrower of the two that a row names, or the checkpoint's own if narrower.
 
     Raises
     ------
@@ -270,7 +316,7 @@ def _weights(key: Mapping[str, str], transformer: Transformer) -> str:
         if text and text not in _DTYPES:
             raise InputError(f"dtype {text!r} is not known", where=column, do=did_you_mean(text, _DTYPES))
         named += [_DTYPES[text]] if text else []
-    wanted = min(named, key=lambda dtype: BITS[dtype], default=transformer.weight_dtype)
+    wanted = min(named, key=lambda dtype: BITS[dtype], default=stored or transformer.weight_dtype)
     return transformer.weight_dtype if BITS[wanted] >= BITS[transformer.weight_dtype] else wanted
 
 
@@ -282,8 +328,6 @@ def _cache(key: Mapping[str, str], weights: str, system: System, stack: Stack) -
     dtype = _DTYPES.get(text, "")
     if dtype not in KV_BYTES:
         raise InputError(f"cache dtype {text!r} is not known", where="kv_dtype", allowed=", ".join(KV_BYTES))
-    from nhalf.citation import Datum
-
     given = Datum(value=KV_BYTES[dtype], unit="bytes", source="cases", locator="kv_dtype", kind="given", date="")
     return dtype, given
 

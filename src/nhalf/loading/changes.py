@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
 BIDIRECTIONAL = 1.3
 """A bandwidth this many times the known one-way rate is most likely the sum of both directions."""
 _SUFFIXES = {"_bytes_per_s": "bytes/s", "_flop_per_s": "FLOP/s", "_bytes": "bytes", "_s": "s"}
+_REASON = {
+    "s": (1e-12, 1e4), "bytes": (1e-3, 1e18), "bytes/s": (1.0, 1e18), "FLOP/s": (1.0, 1e24), "1": (1e-9, 1e9),
+}  # fmt: skip
+"""The least and the most that a number of a unit can be; beyond them a prediction would only be noise."""
+FLAGGED = {
+    "workload.batch": "--batch", "workload.context_tokens": "--context, or --isl and --osl",
+    "workload.prompt_tokens": "--isl", "workload.output_tokens": "--osl", "workload.chunk_tokens": "--chunk",
+    "workload.tokens_per_step": "--draft-tokens", "workload.accepted_tokens": "--acceptance",
+    "workload.routing_skew": "--skew", "stack.remedies.fused_collectives": "--fuse",
+    "stack.remedies.message_factor": "--quantised-all-reduce", "stack.remedies.fused_norms": "--fuse-norm",
+    "stack.remedies.overlap_share": "--overlap", "stack.remedies.bypassed_s": "--kernel-bypass",
+    "stack.remedies.through_kernel_s": "--kernel-bypass",
+}  # fmt: skip
+"""Inputs that a flag sets, for which there are several values in one answer."""
 
 
 def apply(scenario: Scenario, changes: Mapping[str, str]) -> tuple[Scenario, list[str]]:
@@ -33,17 +48,32 @@ def apply(scenario: Scenario, changes: Mapping[str, str]) -> tuple[Scenario, lis
     warnings: list[str] = []
     for path, text in changes.items():
         where = f"--set {path}"
+        if path in FLAGGED:
+            raise InputError("a flag of its own sets this", where=where, do=f"use {FLAGGED[path]}")
         before = scenario.value(path)
         unit = unit_of(path)
         count = isinstance(before, int)
         value = units.parse_count(text, where=where) if count else units.parse_for_unit(text, unit, where=where)
-        if path.endswith("_efficiency") and not 0 < value <= 1:
-            raise InputError(f"{text!r} is no share of a datasheet rate", where=where, allowed="more than 0, at most 1")
+        _check(path, value, text)
         values[path] = value
         origins[path] = Datum(value=value, unit=unit, source="--set", locator=path, kind="given", date="")
         if path.endswith("bandwidth_bytes_per_s") and path.startswith("system.fabric"):
             warnings += bidirectional(value, float(before), where)
     return replace(scenario.having(values), origins=origins), warnings
+
+
+def _check(path: str, value: float, text: str) -> None:
+    """Refuse a value that no machine has: a share above 1, a rate or a count of 0, a size beyond all reason."""
+    where = f"--set {path}"
+    if path.endswith("_efficiency") and not 0 < value <= 1:
+        raise InputError(f"{text!r} is no share of a datasheet rate", where=where, allowed="more than 0, at most 1")
+    may_be_zero = unit_of(path) == "s" or path.endswith(("software_factor", "_layer_factor"))
+    if value == 0 and not may_be_zero:
+        raise InputError(f"{text!r} is zero", where=where, allowed="more than 0")
+    least, most = _REASON[unit_of(path)]
+    if value and not least <= value <= most:
+        unit = "" if unit_of(path) == "1" else f" {unit_of(path)}"
+        raise InputError(f"{text!r} is beyond reason", where=where, allowed=f"{least:g} to {most:g}{unit}")
 
 
 def unit_of(path: str) -> str:
@@ -55,7 +85,18 @@ def bidirectional(value: float, known_one_way: float, where: str) -> list[str]:
     """Return a warning when a bandwidth [bytes/s] is well above the known one-way rate, else nothing."""
     if value < BIDIRECTIONAL * known_one_way:
         return []
-    half = units.format_bandwidth(value / 2)
     given, known, half = (units.format_bandwidth(rate) for rate in (value, known_one_way, value / 2))
     doubt = f"{given} looks bidirectional: the known rate is {known} one way"
     return [f"{where}: {doubt}; did you mean {half}?"]
+
+
+def moved(scenario: Scenario, recorded: Mapping[str, float]) -> list[str]:
+    """Return a warning for each number that is no longer what a scenario file recorded; those that are given may be."""
+    found = []
+    for path, before in recorded.items():
+        origin = scenario.origins.get(path)
+        if origin is None or origin.kind == "given" or math.isclose(origin.value, before, rel_tol=1e-9, abs_tol=1e-15):
+            continue
+        now, then = (units.format_value(value, origin.unit) for value in (origin.value, before))
+        found.append(f"{path} is {now} now, and was {then} when the scenario was saved; set it with --set {path}=...")
+    return found

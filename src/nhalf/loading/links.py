@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nhalf.catalog import build, files, reading, store
 from nhalf.citation import Datum
@@ -58,7 +58,8 @@ def replaced(scenario: Scenario, path: Path) -> Scenario:
         raise InputError(
             "no link is named after a tier", where=str(path), allowed=", ".join(TIERS), do="write nhalf fit -o FILE"
         )
-    origins, fields = dict(scenario.origins), {}
+    origins = dict(scenario.origins)
+    fields: dict[str, Any] = {}
     for tier, entry in tiers.items():
         fields[tier], data = build.link(entry, where=f"{path}: {tier}")
         origins |= {f"system.fabric.{tier}.{name}": datum for name, datum in data.items()}

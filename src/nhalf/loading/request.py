@@ -6,16 +6,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nhalf.catalog import store
+from nhalf.catalog import calibration, store
 from nhalf.catalog.curves import find
 from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout
-from nhalf.loading.changes import apply
+from nhalf.loading import switches
+from nhalf.loading.changes import apply, moved
 from nhalf.loading.degrees import FLAGS, Degrees
 from nhalf.loading.links import replaced
 from nhalf.loading.model import transformer_of
+from nhalf.loading.options import NAMES, Options
+from nhalf.loading.stack_file import read_stack
 from nhalf.scenario import Scenario
 from nhalf.transformer import KV_BYTES, WEIGHT_BYTES
 from nhalf.workload import Workload
@@ -23,6 +26,10 @@ from nhalf.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nhalf.curve import MeasuredCurve
+    from nhalf.link import Link
+    from nhalf.stack import Stack
+    from nhalf.system import System
     from nhalf.transformer import Transformer
 
 
@@ -30,7 +37,10 @@ if TYPE_CHECKING:
 class Request:
     """What the user asked for; None where a default is to be taken and said.
 
-    `links` is a file of links by tier; `changes` maps paths of inputs to the texts of their values, as `--set` does.
+    `links` is a file of links by tier, `stack` one of constants or `priors`; `changes` maps paths of inputs to the
+    texts of their values, as `--set` does.
+    `assumed` names choices that stand here but were defaults where they come from, with the reason for each;
+    `recorded` holds, by system and path, what numbers were when the request was written down.
     """
 
     model: str
@@ -45,8 +55,12 @@ class Request:
     engine: str | None = None
     library: str | None = None
     mode: str | None = None
+    stack: str | None = None
     links: str | None = None
     changes: Mapping[str, str] = field(default_factory=dict)
+    options: Options = field(default_factory=Options)
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    recorded: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +74,16 @@ class Default:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Loaded:
-    """The scenarios of a request, every default that was taken, and what looks wrong but is possible."""
+    """The scenarios of a request, every default that was taken, and what looks wrong but is possible.
+
+    `request` is the request with every choice made; `cache_link` is the link of a cache to where it is decoded.
+    """
 
     scenarios: tuple[Scenario, ...]
     defaults: tuple[Default, ...]
     warnings: tuple[str, ...]
+    request: Request
+    cache_link: Link | None = None
 
 
 def scenarios(request: Request) -> Loaded:
@@ -76,27 +95,38 @@ def scenarios(request: Request) -> Loaded:
         An unknown name, an unreadable file, an impossible value or layout.
     """
     transformer = transformer_of(request.model)
-    kv_assumed = request.kv is None
+    kv_assumed = request.kv is None or "kv" in request.assumed
     request, defaults = _completed(request, transformer)
+    lengths = switches.Lengths(context=request.context, prompt=request.prompt, output=request.output)
+    switches.check(request.options, lengths, request.degrees, transformer)
+    transformer.weights(_dtype(request.weights or "bf16", WEIGHT_BYTES, "--weights"))  # what it lacks is refused here
     found: list[Scenario] = []
     warnings: list[str] = []
     for name in request.systems:
         base, doubts = _base(request, transformer, name, kv_assumed=kv_assumed)
+        doubts += moved(base, request.recorded.get(base.system.name, {}))
         warnings += [doubt for doubt in doubts if doubt not in warnings]
         for batch in request.batches or (1,):
             if batch < 1:
                 raise InputError(f"a batch of {batch} is not possible", where="--batch", allowed="1 or more")
             for layout in request.degrees.legal(transformer, base.system.fabric):
                 workload = replace(base.workload, batch=float(batch))
-                found.append(replace(base, layout=layout, workload=workload))
-    return Loaded(scenarios=tuple(found), defaults=tuple(defaults), warnings=tuple(warnings))
+                found.append(replace(base, layout=switches.laid_out(layout, request.options), workload=workload))
+    return Loaded(
+        scenarios=tuple(found),
+        defaults=tuple(defaults),
+        warnings=tuple(warnings),
+        request=request,
+        cache_link=switches.cache_link(request.options),
+    )
 
 
 def load(model: str, *, on: str, tp: int = 1, batch: int = 1, **choices: Any) -> Scenario:  # noqa: ANN401  see below
     """Return one scenario: a model on a system, with the choices that `nhalf decode` has as flags.
 
     `choices` are `pp`, `ep`, `attention_dp`, `cp` (degrees), `context`, `isl`, `osl` (whole numbers), `weights`, `kv`,
-    `engine`, `library`, `mode` (names) and `set`, a mapping from the path of an input to the text of its value.
+    `engine`, `library`, `mode` (names), `stack` (a file), the options by the names of their flags (`overlap=0.5`,
+    `fuse_norm=True`), and `set`, a mapping from the path of an input to the text of its value.
 
     Raises
     ------
@@ -104,7 +134,7 @@ def load(model: str, *, on: str, tp: int = 1, batch: int = 1, **choices: Any) ->
         An unknown name or choice, an unreadable file, an impossible value or layout.
     """
     names = {"isl": "prompt", "osl": "output", "set": "changes"}
-    known = ("context", "weights", "kv", "engine", "library", "mode", "links", *names, *FLAGS[1:])
+    known = ("context", "weights", "kv", "engine", "library", "mode", "links", "stack", *names, *FLAGS[1:], *NAMES)
     for name in choices:
         if name not in known:
             raise InputError(
@@ -113,7 +143,9 @@ def load(model: str, *, on: str, tp: int = 1, batch: int = 1, **choices: Any) ->
                 allowed=", ".join(known),
                 do=did_you_mean(name, known),
             )
-    given: dict[str, Any] = {names.get(name, name): value for name, value in choices.items() if name not in FLAGS}
+    apart = {*FLAGS, *NAMES}
+    given: dict[str, Any] = {names.get(name, name): value for name, value in choices.items() if name not in apart}
+    given["options"] = Options().updated({name: value for name, value in choices.items() if name in NAMES})
     degrees = Degrees(tp=(tp,), **{name: (value,) for name, value in choices.items() if name in FLAGS})
     request = Request(model=model, systems=(on,), degrees=degrees, batches=(batch,), **given)
     return scenarios(request).scenarios[0]
@@ -124,12 +156,13 @@ def _completed(request: Request, transformer: Transformer) -> tuple[Request, lis
     chosen: list[tuple[str, str, object, str]] = []
     if request.batches is None:
         chosen.append(("batches", "--batch", (1,), "one stream"))
-    if (request.prompt is None) != (request.output is None):
+    prefill = request.options.phase == "prefill"
+    if (request.prompt is None) != (request.output is None) and not prefill:
         given, missing = ("--isl", "--osl") if request.output is None else ("--osl", "--isl")
         raise InputError(f"{given} is given without {missing}", where=missing, allowed="both, or --context")
-    if request.context is not None and request.prompt is not None:
+    if request.context is not None and request.prompt is not None and not prefill:
         raise InputError("--context and --isl/--osl are both given", where="--context", allowed="one of the two")
-    if request.context is None and request.prompt is None:
+    if request.context is None and request.prompt is None and not prefill:
         chosen.append(("context", "--context", 1024, "a short chat"))
     if request.weights is None:
         chosen.append(("weights", "--weights", transformer.weight_dtype, "the config says so"))
@@ -144,10 +177,25 @@ def _completed(request: Request, transformer: Transformer) -> tuple[Request, lis
     if completed.library is None:
         chosen.append(("library", "--library", "", "the engine's own"))
     texts = {"batches": "1"}
-    return completed, [
+    found = [
         Default(flag=flag, value=texts.get(name, str(value)) or "(engine's)", reason=reason)
         for name, flag, value, reason in chosen
     ]
+    assumed = {name: reason for name, _, value, reason in chosen if value}
+    found += [
+        Default(flag=f"--{_FLAGS.get(name, name)}", value=_shown(getattr(request, name)), reason=reason)
+        for name, reason in request.assumed.items()
+    ]
+    return replace(completed, assumed={**request.assumed, **assumed}), found
+
+
+_FLAGS = {"batches": "batch"}
+"""The flags of fields that are called otherwise."""
+
+
+def _shown(value: object) -> str:
+    """Return a choice as its flag takes it."""
+    return ",".join(str(each) for each in value) if isinstance(value, tuple) else str(value)
 
 
 def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: bool) -> tuple[Scenario, list[str]]:
@@ -157,21 +205,37 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
     stack, stack_origins = store.stack(
         request.engine or "vllm", library=request.library, mode=mode, architecture=system.device.architecture
     )
-    curve = find(system.curves, stack.library.name, mode=mode, op=Op.ALL_REDUCE)
+    system = replace(system, curves=_curves(system, stack))
+    if request.options.exchange == "all-to-all":
+        system = replace(system, routed=store.routed(name))
     workload = _workload(request)
     if kv_assumed:
         origins["workload.kv_bytes"] = _assumed_kv(workload)
     scenario = Scenario(
         transformer=transformer,
-        system=replace(system, curves=(curve,) if curve else ()),
+        system=system,
         layout=Layout(),
         workload=workload,
         stack=stack,
         origins={**origins, **stack_origins},
     )
+    if request.stack is None and store.CALIBRATED:
+        found = calibration.bands()
+        novelty = found.novelty(transformer.name, system.name, stack.engine, mode)
+        scenario = replace(scenario, residual=found.half_widths(novelty))
+    scenario = switches.applied(scenario, request.options)
     if request.links is not None:
         scenario = replaced(scenario, Path(request.links))
+    if request.stack is not None:
+        scenario = read_stack(request.stack).applied(scenario)
     return apply(scenario, request.changes)
+
+
+def _curves(system: System, stack: Stack) -> tuple[MeasuredCurve, ...]:
+    """Return the curves of the stack's library: in its mode, and as its host would launch it without graphs."""
+    modes = (stack.mode, Mode.EAGER) if stack.mode == Mode.GRAPH else (stack.mode,)
+    found = (find(system.curves, stack.library.name, mode=mode, op=Op.ALL_REDUCE) for mode in modes)
+    return tuple(curve for curve in found if curve is not None)
 
 
 def _assumed_kv(workload: Workload) -> Datum:
@@ -194,7 +258,7 @@ def _workload(request: Request) -> Workload:
     weights = _dtype(request.weights or "bf16", WEIGHT_BYTES, "--weights")
     kv = _dtype(request.kv or "bf16", KV_BYTES, "--kv")
     prompt, output = request.prompt or 0, request.output or 0
-    context = float(request.context or 0) if not output else prompt + output / 2
+    context = float(request.context or prompt) if not output else prompt + output / 2
     return Workload(
         batch=1.0,
         context_tokens=context,

@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
 from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.degrees import FLAGS, Degrees
 from nhalf.loading.files import read_toml
+from nhalf.loading.options import NAMES, Options
 from nhalf.loading.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-_FILE_KEYS = {
-    "model": str,
-    "systems": list,
-    **dict.fromkeys((*FLAGS, "batch"), list),
-    **dict.fromkeys(("context", "isl", "osl"), int),
-    **dict.fromkeys(("weights", "kv", "engine", "library", "mode", "links"), str),
-    "set": dict,
+    from nhalf.citation import Datum
+    from nhalf.scenario import Scenario
+
+SCHEMA: Final = "nhalf.scenario/1"
+"""The form of the file; another one is refused."""
+
+_TEXTS = ("weights", "kv", "engine", "library", "mode", "stack", "links")
+_LENGTHS = {"context": "context", "isl": "prompt", "osl": "output"}
+"""Keys of counts of tokens, and the fields of a request that they are."""
+_FILE_KEYS: Mapping[str, tuple[type, ...]] = {
+    "schema": (str,),
+    "model": (str,),
+    "systems": (list,),
+    **dict.fromkeys((*FLAGS, "batch"), (list,)),
+    **dict.fromkeys(_LENGTHS, (int,)),
+    **dict.fromkeys(_TEXTS, (str,)),
+    **dict.fromkeys(NAMES, (str, int, float, bool)),
+    **dict.fromkeys(("set", "defaults", "origins"), (dict,)),
+}
+_WORDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
 }
 
 
@@ -43,33 +63,74 @@ def read_request(path: Path) -> Request:
     Raises
     ------
     InputError
-        The file cannot be read, or a key is unknown or of the wrong type.
+        The file cannot be read or is of another schema, or a key is unknown or of the wrong type.
     """
     content = read_toml(path, holds="a scenario file")
-    for key, value in content.items():
-        if key not in _FILE_KEYS:
-            raise InputError(
-                f"unknown key {key!r}", where=str(path), allowed=", ".join(_FILE_KEYS), do=did_you_mean(key, _FILE_KEYS)
-            )
-        if not isinstance(value, _FILE_KEYS[key]) or isinstance(value, bool):
-            raise InputError(
-                f"key {key!r}: {value!r} is not possible", where=str(path), allowed=f"a {_FILE_KEYS[key].__name__}"
-            )
-    for key in ("model", "systems"):
-        if key not in content:
-            raise InputError(f"key {key!r} is missing", where=str(path), do=f"write {key} = ...")
-    names: dict[str, Any] = {key: content.get(key) for key in ("weights", "kv", "engine", "library", "mode", "links")}
+    _check_keys(content, path)
+    try:
+        options = Options().updated({name: content[name] for name in NAMES if name in content})
+    except InputError as error:
+        raise InputError(error.what, where=f"{path}: {error.where}", allowed=error.allowed, do=error.do) from error
+    lengths: dict[str, Any] = {
+        field: units.parse_count(str(content[key]), where=f"{path}: {key}")
+        for key, field in _LENGTHS.items()
+        if key in content
+    }
     return Request(
         model=content["model"],
         systems=tuple(_texts(content["systems"], path, "systems")),
         degrees=Degrees(**{key: _counts(content[key], path, key) for key in FLAGS if key in content}),
         batches=_counts(content["batch"], path, "batch") if "batch" in content else None,
-        context=content.get("context"),
-        prompt=content.get("isl"),
-        output=content.get("osl"),
-        **names,
+        **lengths,
+        **{key: content.get(key) for key in _TEXTS},
         changes={key: str(value) for key, value in content.get("set", {}).items()},
+        options=options,
+        assumed=_defaults(content, path),
+        recorded=_recorded(content, path),
     )
+
+
+def _check_keys(content: Mapping[str, Any], path: Path) -> None:
+    """Refuse another schema, keys that are missing or unknown, and values of the wrong type."""
+    schema = content.get("schema", SCHEMA)
+    if schema != SCHEMA:
+        do = "write it again with nhalf decode ... --save"
+        raise InputError(f"schema {schema!r} is not read here", where=str(path), allowed=SCHEMA, do=do)
+    for key, value in content.items():
+        if key not in _FILE_KEYS:
+            raise InputError(
+                f"unknown key {key!r}", where=str(path), allowed=", ".join(_FILE_KEYS), do=did_you_mean(key, _FILE_KEYS)
+            )
+        kinds = _FILE_KEYS[key]
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            allowed = " or ".join(_WORDS[kind] for kind in kinds)
+            raise InputError(f"key {key!r}: {value!r} is not possible", where=str(path), allowed=allowed)
+    for key in ("model", "systems"):
+        if key not in content:
+            raise InputError(f"key {key!r} is missing", where=str(path), do=f"write {key} = ...")
+
+
+def _defaults(content: Mapping[str, Any], path: Path) -> dict[str, str]:
+    """Return the choices that were defaults when the file was written, by field, with their reasons."""
+    found = {}
+    for key, reason in content.get("defaults", {}).items():
+        if key not in content:
+            what = f"defaults: {key!r} is no key of the file"
+            raise InputError(what, where=str(path), allowed=", ".join(key for key in content if key != "defaults"))
+        found["batches" if key == "batch" else _LENGTHS.get(key, key)] = str(reason)
+    return found
+
+
+def _recorded(content: Mapping[str, Any], path: Path) -> dict[str, dict[str, float]]:
+    """Return the values that numbers had when the file was written, by system and path."""
+    found: dict[str, dict[str, float]] = {}
+    for system, numbers in content.get("origins", {}).items():
+        for name, origin in numbers.items() if isinstance(numbers, dict) else ():
+            value = origin.get("value") if isinstance(origin, dict) else None
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InputError(f"origins of {system}: {name!r} has no value", where=str(path), allowed="value = 1.0")
+            found.setdefault(system, {})[name] = float(value)
+    return found
 
 
 def _texts(values: Iterable[object], path: Path, key: str) -> list[str]:
@@ -86,19 +147,41 @@ def _counts(values: Iterable[object], path: Path, key: str) -> tuple[int, ...]:
     return units.parse_int_list(text, where=f"{path}: {key}")
 
 
-def write_request(request: Request) -> str:
-    """Return a request as the text of a scenario file, which `read_request` reads back."""
-    lines = [f"model = {json.dumps(request.model)}", f"systems = {json.dumps(list(request.systems))}"]
+def write_request(request: Request, scenarios: Sequence[Scenario] = ()) -> str:
+    """Return a request as the text of a scenario file, which `read_request` reads back.
+
+    What was taken by default is named as such, and each number of the scenarios is written with its origin: a reader
+    can see what it rests on, and is told when the catalogue has moved since.
+    """
+    lines = [f"schema = {json.dumps(SCHEMA)}", f"model = {json.dumps(request.model)}"]
+    lines.append(f"systems = {json.dumps(list(request.systems))}")
     for key in FLAGS:
         degrees = getattr(request.degrees, key)
         lines += [f"{key} = {json.dumps(list(degrees))}"] if degrees != (1,) else []
     if request.batches is not None:
         lines.append(f"batch = {json.dumps(list(request.batches))}")
-    for key, number in (("context", request.context), ("isl", request.prompt), ("osl", request.output)):
-        lines += [f"{key} = {number}"] if number is not None else []
-    for key in ("weights", "kv", "engine", "library", "mode", "links"):
-        text = getattr(request, key)
-        lines += [f"{key} = {json.dumps(text)}"] if text is not None else []
-    if request.changes:
-        lines += ["", "[set]", *(f"{json.dumps(path)} = {json.dumps(text)}" for path, text in request.changes.items())]
+    values = {key: getattr(request, field) for key, field in _LENGTHS.items()}
+    values |= {key: getattr(request, key) for key in _TEXTS} | request.options.given
+    lines += [f"{key} = {json.dumps(value)}" for key, value in values.items() if value is not None]
+    keys = {"batches": "batch", **{field: key for key, field in _LENGTHS.items()}}
+    lines += _table("defaults", {keys.get(name, name): json.dumps(reason) for name, reason in request.assumed.items()})
+    lines += _table("set", {path: json.dumps(text) for path, text in request.changes.items()})
+    origins: dict[str, dict[str, Datum]] = {}
+    for scenario in scenarios:
+        origins.setdefault(scenario.system.name, {}).update(scenario.origins)
+    for system, data in origins.items():
+        lines += _table(f"origins.{json.dumps(system)}", {path: _inline(datum) for path, datum in data.items()})
     return "\n".join(lines) + "\n"
+
+
+def _table(name: str, rows: Mapping[str, str]) -> list[str]:
+    """Return the lines of a table; none for an empty one."""
+    return ["", f"[{name}]", *(f"{json.dumps(key)} = {value}" for key, value in rows.items())] if rows else []
+
+
+def _inline(datum: Datum) -> str:
+    """Return a number with its origin as an inline table."""
+    names = ("value", "unit", "kind", "source", "locator", "date", "low", "high", "note")
+    given = {name: getattr(datum, name) for name in names if getattr(datum, name) not in (None, "")}
+    texts = (f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
+    return f"{{ {', '.join(texts)} }}"

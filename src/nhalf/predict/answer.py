@@ -20,6 +20,7 @@ from nhalf.predict.step import COLUMNS, decode
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array, Term
+    from nhalf.predict.response import Indices
     from nhalf.scenario import Scenario
 
 _BETWEEN = ("collective_fixed", "collective_transfer", "hand_over")
@@ -31,13 +32,14 @@ class Answer:
 
     `tpot_s` [s] is the time per token that is kept, `other_tpot_s` [s] the same were the cache of the other dtype;
     `column` is the index of the largest column in `COLUMNS`. `modelled_s` [s] is what no measurement backs: collectives
-    without a curve, hand-overs between nodes. `first_low_s` and `first_high_s` [s] bound the time to the first token:
-    one prompt alone, and every prompt of the batch before it; both are NaN without prompts.
+    without a curve, hand-overs, and the fixed time of kinds of layers that no run was measured with. `first_low_s` and
+    `first_high_s` [s] bound the time to the first token: one prompt alone, and every prompt of the batch before it;
+    both are NaN without prompts.
     """
 
     tpot_s: Array
     other_tpot_s: Array
-    column: Array
+    column: Indices
     modelled_s: Array
     first_low_s: Array
     first_high_s: Array
@@ -59,7 +61,7 @@ def answer(scenario: Scenario, count: int, *, other_kv_bytes: float) -> Answer:
         tpot_s=times[0],
         other_tpot_s=times[1],
         column=np.argmax(each, axis=0),
-        modelled_s=_modelled(scenario, owed, count) / workload.accepted_tokens,
+        modelled_s=(_modelled(scenario, owed, count) + _untried(scenario)) / workload.accepted_tokens,
         first_low_s=low,
         first_high_s=high,
     )
@@ -84,9 +86,19 @@ def _modelled(scenario: Scenario, owed: dict[str, Array], count: int) -> Array:
     found = [*exchanges(scenario, tokens(scenario)), *gathered_logits(scenario, tokens(scenario))]
     # The all-reduce carries the communication of a step; a curve that is missing for the logits alone hardly matters.
     unmeasured = any(
-        not is_measured(scenario, exchange.op, exchange.group) for exchange in found if exchange.name != "logits all-gather"
+        not is_measured(scenario, exchange.op, exchange.group)
+        for exchange in found
+        if exchange.name != "logits all-gather"
     )
     if not unmeasured:
         return np.zeros(count)
     total: Array = sum((owed.get(name, np.zeros(count)) for name in _BETWEEN), np.zeros(count))
     return total
+
+
+def _untried(scenario: Scenario) -> float:
+    """Return the fixed time [s] of kinds of layers that no run was measured with: linear and sparse attention."""
+    transformer, stack = scenario.transformer, scenario.stack
+    layers = stack.linear_layer_factor * transformer.linear_layer_count
+    layers = layers + stack.sparse_layer_factor * transformer.sparse_layer_count
+    return float(np.mean(stack.layer_time_s * layers))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from nhalf.predict.step import decode
+from nhalf.predict.prefill import predicted
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
@@ -19,6 +19,8 @@ LEVEL = 0.8
 """Nominal coverage of the band of a prediction."""
 DRAWS = 512
 SEED = 20261129
+_Z80 = 1.2815515655446004
+"""Half-width of a normal's 80 % interval."""
 _LINKS = "system.fabric."
 _Z95 = 1.959963984540054
 """Half-width of a normal's 95 % interval: low and high of an input are read as such an interval of a log-normal."""
@@ -56,8 +58,18 @@ def _spreads(origin: Datum) -> tuple[float, float]:
     return below, math.log(high / origin.value) / _Z95
 
 
+def _unexplained(scenario: Scenario) -> Array:
+    """Return draws of measured over predicted: log-normal on each side, with the half-widths of 80 %."""
+    normal = np.random.default_rng([SEED, 1]).standard_normal(DRAWS) / _Z80
+    below, above = scenario.residual
+    return np.exp(normal * np.where(normal < 0, below, above))
+
+
 def band(scenario: Scenario) -> tuple[float, float]:
-    """Return the low and high end [s] of the 80 % band of the scenario's decode step."""
-    times = np.broadcast_to(decode(scenario.having(draws(scenario))).value, DRAWS)
+    """Return the low and high end [s] of the 80 % band of the scenario's decode step.
+
+    Besides the intervals of its inputs it holds what the model itself was found to be off by, where that is known.
+    """
+    times = np.broadcast_to(predicted(scenario.having(draws(scenario))).value, DRAWS) * _unexplained(scenario)
     low, high = np.quantile(times, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from nhalf.breakdown import Input, Quantity, Term, leaf, portion, total
+import numpy as np
+
+from nhalf.breakdown import Input, Quantity, Term, largest, leaf, portion, total
+from nhalf.collective import Mode
 from nhalf.laws import selection
+from nhalf.link import Link
 
 if TYPE_CHECKING:
     from nhalf.collective import Op
@@ -14,6 +18,21 @@ if TYPE_CHECKING:
     from nhalf.fabric import Fabric
     from nhalf.layout import Group
     from nhalf.scenario import Scenario
+
+
+Known: TypeAlias = tuple[Term, float]
+"""A measured time of a collective [s], and its floor [s]."""
+
+
+def links(scenario: Scenario) -> Fabric:
+    """Return the links as messages find them: those between nodes with what the network stack adds to their latency."""
+    fabric, added = scenario.system.fabric, scenario.stack.remedies.network_stack_s
+    if not np.any(added):
+        return fabric
+    tier = "inter_node" if fabric.inter_rack is None else "inter_rack"
+    link: Link = getattr(fabric, tier)
+    slower = Link(np.maximum(link.latency_s + added, 0.0), link.bandwidth_bytes_per_s)
+    return replace(fabric, inter_node=slower) if tier == "inter_node" else replace(fabric, inter_rack=slower)
 
 
 def measured_curve(scenario: Scenario, op: Op, group: Group) -> MeasuredCurve | None:
@@ -35,30 +54,52 @@ def is_measured(scenario: Scenario, op: Op, group: Group) -> bool:
     return curve is not None and curve.is_measured(group.ranks) and untouched
 
 
-def collective(scenario: Scenario, op: Op, group: Group, size_bytes: Quantity | Term) -> Term:
+def collective(
+    scenario: Scenario, op: Op, group: Group, size_bytes: Quantity | Term, known: Known | None = None
+) -> Term:
     """Return the time [s] of one isolated collective of `size_bytes` [bytes] (as nccl-tests counts them) over a group.
 
     The base is the curve measured at the scenario's key, or, where nothing was measured, what NCCL's tuner plans. It
     splits into a fixed time (its floor) and transfer (the rest, at least what the law's bytes take). The law of the
-    links is the part that a what-if moves; what the base holds beyond it is software, and stays.
+    links is the part that a what-if moves; what the base holds beyond it is software, and stays. `known` is a base
+    that was measured under another key.
     """
     size = size_bytes.value if isinstance(size_bytes, Term) else size_bytes
     library = scenario.stack.library
-    law = selection.fastest(op, size, group.span(scenario.system.fabric), library)
+    now = links(scenario)
+    law = selection.fastest(op, size, group.span(now), library)
     reference, measured_on = law, _measured_fabric(scenario)
-    if measured_on is not scenario.system.fabric:
+    if measured_on is not now:
         reference = selection.fastest(op, size, group.span(measured_on), library)
     curve = measured_curve(scenario, op, group)
-    if curve is None:
-        base = selection.planned(op, size, group.span(measured_on), library)
+    if known is None and curve is not None:
+        known = leaf("measured", "curve(n)", {"curve": curve.at(group.ranks), "n": size}), curve.floor_s(group.ranks)
+    if known is None:
+        plan = selection.planned(op, size, group.span(measured_on), library)
+        # A tuner's constants are those of fast links; on a slow one its plan falls below what the link allows.
+        base = largest("plan, or law of the links", plan, reference)
         moved = portion("planned transfer", base, "transfer")
         doubt = library.tuner_factor
     else:
-        base = leaf("measured", "curve(n)", {"curve": curve.at(group.ranks), "n": size})
-        moved = _transfer(base, curve.floor_s(group.ranks), portion("law's transfer", reference, "transfer"))
+        base, floor_s = known
+        moved = _transfer(base, floor_s, portion("law's transfer", reference, "transfer"))
         doubt = scenario.system.curve_factor
     factors: dict[str, Input] = {"doubt": doubt, "software": scenario.stack.software_factor}
-    return _anchored(str(op), (base, moved), law, reference, factors)
+    isolated = _anchored(str(op), (base, moved), law, reference, factors)
+    if scenario.stack.mode == Mode.EAGER and known is None:
+        return total(f"{op}, launched by the host", isolated, _launched(scenario))
+    return isolated
+
+
+EAGER_LAUNCHES = 3.7
+"""Kernel launches that an eager collective costs its host more than a replayed one: 18.5 us of vLLM, the median of
+measured pairs (aiconfigurator-core 0.12.0; 27.6 us of SGLang), over 5 us a launch."""
+
+
+def _launched(scenario: Scenario) -> Term:
+    """Return what a collective of an eager engine pays its host, where no eager curve holds it already."""
+    inputs: dict[str, Input] = {"calls": EAGER_LAUNCHES, "launch": scenario.stack.host_launch_s}
+    return leaf("host launch", "calls * launch", inputs, column="collective_fixed")
 
 
 def _measured_fabric(scenario: Scenario) -> Fabric:

@@ -12,26 +12,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nhalf.breakdown import Input, Term, leaf, product, total
-from nhalf.collective import Op
-from nhalf.predict.communication import collective
+from nhalf.collective import Op, Routed
+from nhalf.predict import routed
+from nhalf.predict.communication import collective, is_measured
 from nhalf.predict.memory import stage_share
 from nhalf.transformer import LatentAttention
 
 if TYPE_CHECKING:
     from nhalf.layout import Group
+    from nhalf.predict.communication import Known
     from nhalf.scenario import Scenario
     from nhalf.transformer import Attention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Exchange:
-    """`count` collectives `op` of `size` [bytes] over `group`; `name` says what they are for."""
+    """`count` collectives `op` of `size` [bytes] over `group`; `name` says what they are for.
+
+    `known` is a measured time of one that is no curve of `op`.
+    """
 
     name: str
     op: Op
     group: Group
     count: Term
     size: Term
+    known: Known | None = None
 
 
 def exchanges(scenario: Scenario, through: Term) -> list[Exchange]:
@@ -39,22 +45,62 @@ def exchanges(scenario: Scenario, through: Term) -> list[Exchange]:
     found = [
         *_tensor(scenario, through),
         *_context(scenario, through),
-        *_experts(scenario, through),
+        *_experts(scenario, through, routed.STEP),
     ]
     return [exchange for exchange in found if exchange.group.ranks > 1]
 
 
-def _tensor(scenario: Scenario, through: Term) -> list[Exchange]:
-    """Return the all-reduces of TP: one after each block, but for experts whose tokens other ranks hold too."""
+def prompt_exchanges(scenario: Scenario, through: Term) -> list[Exchange]:
+    """Return the collectives of one pass of `through` prompt tokens, those of context parallelism left out."""
+    found = [*_tensor(scenario, through), *_experts(scenario, through, routed.PROMPT)]
+    return [exchange for exchange in found if exchange.group.ranks > 1]
+
+
+def context_gather(scenario: Scenario, seen: Term) -> Exchange:
+    """Return how each rank of a CP group gets the keys and values of `seen` tokens of all prompts: once a layer."""
+    layout, parts = scenario.layout, scenario.transformer.cache_parts()
+    cached = [part for part in parts if part.attention.kv_elements(1)]
+    layers = sum(part.layer_count for part in cached)
+    elements = sum(part.layer_count * part.attention.kv_elements(layout.tensor_parallel) for part in cached)
+    inputs: dict[str, Input] = {
+        "t": seen,
+        "e": elements / max(layers, 1),
+        "w": scenario.workload.kv_bytes,
+        "fuse": scenario.stack.remedies.fused_collectives,
+    }
+    return Exchange(
+        name=f"context {'ring' if layout.context_exchange == 'ring' else 'all-gather'}",
+        op=Op.ALL_GATHER,
+        group=layout.context_group,
+        count=per_pass(scenario, layers),
+        size=leaf("keys and values", "t * e * w * fuse", inputs, unit="bytes"),
+    )
+
+
+def all_reduces(scenario: Scenario) -> int:
+    """Return the all-reduces of TP in all layers: one a block, but for experts whose tokens other ranks hold too."""
     transformer, layout = scenario.transformer, scenario.layout
-    met = transformer.moe_layer_count if layout.attention_dp > 1 else 0
+    if layout.tensor_parallel == 1:
+        return 0
+    return transformer.block_count - (transformer.moe_layer_count if layout.attention_dp > 1 else 0)
+
+
+def backed(scenario: Scenario, exchange: Exchange) -> bool:
+    """Tell whether the time of an exchange was measured, on links that nobody changed."""
+    untouched = scenario.system.fabric is scenario.system.measured_fabric
+    return (exchange.known is not None and untouched) or is_measured(scenario, exchange.op, exchange.group)
+
+
+def _tensor(scenario: Scenario, through: Term) -> list[Exchange]:
+    """Return the all-reduces of TP."""
+    inputs = _activation(scenario, through) | {"q": scenario.stack.remedies.message_factor}
     return [
         Exchange(
             name="all-reduce",
             op=Op.ALL_REDUCE,
-            group=layout.tensor_group,
-            count=_per_pass(scenario, transformer.block_count - met),
-            size=_activation(scenario, through),
+            group=scenario.layout.tensor_group,
+            count=per_pass(scenario, all_reduces(scenario)),
+            size=leaf("message", "t * d * a * q * fuse", inputs, unit="bytes"),
         )
     ]
 
@@ -71,14 +117,15 @@ def _context(scenario: Scenario, through: Term) -> list[Exchange]:
         "width": sum(part.layer_count * _output_width(part.attention) for part in cached) / max(layers, 1),
         "k": float(layout.tensor_parallel),
         "a": scenario.workload.activation_bytes,
+        "fuse": scenario.stack.remedies.fused_collectives,
     }
-    size = leaf("attention output", "t * width / k * a", inputs, unit="bytes")
+    size = leaf("attention output", "t * width / k * a * fuse", inputs, unit="bytes")
     return [
         Exchange(
             name="context all-reduce",
             op=Op.ALL_REDUCE,
             group=layout.context_group,
-            count=_per_pass(scenario, layers),
+            count=per_pass(scenario, layers),
             size=size,
         )
     ]
@@ -90,19 +137,28 @@ def _output_width(attention: Attention) -> float:
     return float(attention.heads * per_head)
 
 
-def _experts(scenario: Scenario, through: Term) -> list[Exchange]:
+def _experts(scenario: Scenario, through: Term, kernels: routed.Kernels) -> list[Exchange]:
     """Return how tokens of attention-DP ranks reach the experts and come back: gathered by all, or sent where due."""
     transformer, layout = scenario.transformer, scenario.layout
     if layout.attention_dp == 1 or transformer.mixture is None:
         return []
-    count = _per_pass(scenario, transformer.moe_layer_count)
+    count = per_pass(scenario, transformer.moe_layer_count)
+    group = layout.expert_group
     if layout.routed_exchange == "all-to-all":
-        size = _routed(scenario, through)
-        ways = ((Op.ALL_TO_ALL, "dispatch"), (Op.ALL_TO_ALL, "combine"))
-    else:
-        size = _gathered(scenario, through)
-        ways = ((Op.ALL_GATHER, "expert all-gather"), (Op.REDUCE_SCATTER, "expert reduce-scatter"))
-    return [Exchange(name=name, op=op, group=layout.expert_group, count=count, size=size) for op, name in ways]
+        return [
+            Exchange(
+                name=str(way),
+                op=Op.ALL_TO_ALL,
+                group=group,
+                count=count,
+                size=_routed(scenario, through, way),
+                known=routed.known(scenario, way, through, kernels),
+            )
+            for way in Routed
+        ]
+    size = _gathered(scenario, through)
+    ways = ((Op.ALL_GATHER, "expert all-gather"), (Op.REDUCE_SCATTER, "expert reduce-scatter"))
+    return [Exchange(name=name, op=op, group=group, count=count, size=size) for op, name in ways]
 
 
 def gathered_logits(scenario: Scenario, through: Term) -> list[Exchange]:
@@ -120,14 +176,14 @@ def gathered_logits(scenario: Scenario, through: Term) -> list[Exchange]:
             name="logits all-gather",
             op=Op.ALL_GATHER,
             group=layout.tensor_group,
-            count=leaf("per step", "1", {}, unit="1"),
+            count=leaf("per step", "n", {"n": 1.0}, unit="1"),
             size=leaf("logits", "t * V * a", inputs, unit="bytes"),
         )
     ]
 
 
-def _per_pass(scenario: Scenario, count: int) -> Term:
-    """Return how often a collective runs in a pass: the stage's part of so many blocks, less what fusing saves."""
+def per_pass(scenario: Scenario, count: int) -> Term:
+    """Return how often a collective of the layers runs in a pass: in the stage's part of the blocks, less the fused."""
     inputs: dict[str, Input] = {
         "blocks": float(count),
         "stage": stage_share(scenario),
@@ -136,41 +192,43 @@ def _per_pass(scenario: Scenario, count: int) -> Term:
     return leaf("collectives per pass", "blocks * stage / fuse", inputs, unit="1")
 
 
-def _activation(scenario: Scenario, through: Term) -> Term:
-    """Return the size [bytes] of the activation that an all-reduce moves: tokens x hidden size x bytes."""
-    inputs: dict[str, Input] = {
+def _activation(scenario: Scenario, through: Term) -> dict[str, Input]:
+    """Return what the size of an activation is made of: tokens, hidden size, bytes, and how many are sent as one."""
+    return {
         "t": through,
         "d": float(scenario.transformer.hidden_size),
         "a": scenario.workload.activation_bytes,
-        "q": scenario.stack.remedies.message_factor,
         "fuse": scenario.stack.remedies.fused_collectives,
     }
-    return leaf("message", "t * d * a * q * fuse", inputs, unit="bytes")
 
 
 def _gathered(scenario: Scenario, through: Term) -> Term:
     """Return the bytes of all attention-DP ranks' tokens together, as an all-gather counts them."""
-    inputs: dict[str, Input] = {"message": _activation(scenario, through), "dp": float(scenario.layout.attention_dp)}
+    message = leaf("message", "t * d * a * fuse", _activation(scenario, through), unit="bytes")
+    inputs: dict[str, Input] = {"message": message, "dp": float(scenario.layout.attention_dp)}
     return leaf("all tokens", "message * dp", inputs, unit="bytes")
 
 
-def _routed(scenario: Scenario, through: Term) -> Term:
-    """Return the bytes that a rank sends to experts: each token once to each rank that its experts are on.
+def _routed(scenario: Scenario, through: Term, way: Routed) -> Term:
+    """Return the bytes that a rank sends to experts, or gets back: each token once for each rank its experts are on.
 
-    Routed evenly, k choices hit K (1 - (1 - 1 / K)^k) of K ranks; `skew` is how far the busiest exceeds the mean.
+    Routed evenly, k choices hit K (1 - (1 - 1 / K)^k) of K groups of ranks; `skew` is how far the busiest exceeds the
+    mean. Where experts are split, every rank of a group gets the token. Experts in 8 bits or fewer take tokens in fp8
+    with a scale for each 128; results come back in the activations' format.
 
     References
     ----------
-    The house's collective-models note, MoE dispatch and combine.
+    The house's collective-models note, MoE dispatch and combine; DeepEP, docs (fp8 dispatch, bf16 combine).
     """
     mixture, layout = scenario.transformer.mixture, scenario.layout
-    inputs: dict[str, Input] = {
-        "message": _activation(scenario, through),
+    inputs: dict[str, Input] = _activation(scenario, through) | {
         "K": float(layout.expert_parallel),
         "k": float(mixture.chosen if mixture else 1),
+        "m": float(layout.moe_tensor_parallel),
         "skew": scenario.workload.routing_skew,
+        "a": routed.token_bytes(scenario) if way == Routed.DISPATCH else scenario.workload.activation_bytes,
     }
-    return leaf("routed tokens", "message * K * (1 - (1 - 1 / K) ** k) * skew", inputs, unit="bytes")
+    return leaf("routed tokens", "t * d * a * fuse * K * (1 - (1 - 1 / K) ** k) * m * skew", inputs, unit="bytes")
 
 
 def time(scenario: Scenario, name: str, found: list[Exchange]) -> Term | None:
@@ -185,6 +243,6 @@ def _one_kind(scenario: Scenario, exchange: Exchange) -> Term:
     one = total(
         "collective",
         leaf("in-model excess", "dl", {"dl": scenario.stack.collective_excess_s}, column="collective_fixed"),
-        collective(scenario, exchange.op, exchange.group, exchange.size),
+        collective(scenario, exchange.op, exchange.group, exchange.size, exchange.known),
     )
     return product(exchange.name, exchange.count, one)

@@ -6,32 +6,39 @@ from typing import TYPE_CHECKING
 
 from nhalf.breakdown import Input, Term, leaf, product, total
 from nhalf.laws.selection import kernel_base
-from nhalf.predict import layer
+from nhalf.predict.communication import links
 
 if TYPE_CHECKING:
     from nhalf.link import Link
     from nhalf.scenario import Scenario
 
 
-def hand_overs(scenario: Scenario) -> list[Term]:
+def hand_overs(scenario: Scenario, through: Term) -> list[Term]:
     """Return the time [s] of the stage boundaries that a token crosses: those inside a node, and those between nodes.
 
-    Each hands over the activation of one micro-batch, and pays the fixed time of a send inside a model.
+    Each hands over the activation of the `through` tokens of one micro-batch, and pays the fixed time of a send inside
+    a model.
     """
-    layout, fabric = scenario.layout, scenario.system.fabric
+    layout, fabric = scenario.layout, links(scenario)
     if layout.pipeline_parallel == 1:
         return []
     across = layout.crossing_boundaries(fabric)
     inside = layout.pipeline_parallel - 1 - across
     kinds = (("inside a node", inside, fabric.intra_node), ("between nodes", across, fabric.inter_node))
-    return [_boundary(scenario, name, count, link) for name, count, link in kinds if count]
+    return [product(f"boundaries {name}", _count(count), _boundary(scenario, name, through, link))
+            for name, count, link in kinds if count]  # fmt: skip
 
 
-def _boundary(scenario: Scenario, name: str, count: int, link: Link) -> Term:
-    """Return the time [s] of `count` boundaries over a link."""
+def _count(boundaries: int) -> Term:
+    """Return a number of boundaries."""
+    return leaf("boundaries", "count", {"count": float(boundaries)}, unit="1")
+
+
+def _boundary(scenario: Scenario, name: str, through: Term, link: Link) -> Term:
+    """Return the time [s] of one boundary over a link."""
     stack = scenario.stack
     inputs: dict[str, Input] = {
-        "t": layer.tokens(scenario),
+        "t": through,
         "d": float(scenario.transformer.hidden_size),
         "a": scenario.workload.activation_bytes,
         "alpha": link.latency_s,
@@ -40,9 +47,8 @@ def _boundary(scenario: Scenario, name: str, count: int, link: Link) -> Term:
         "software": stack.software_factor,
         "dl": stack.collective_excess_s,
     }
-    one = total(
+    return total(
         f"hand-over {name}",
         leaf("fixed", "alpha + base * software + dl", inputs, column="hand_over"),
         leaf("transfer", "t * d * a / beta", inputs, column="hand_over"),
     )
-    return product(f"boundaries {name}", leaf("boundaries", "count", {"count": float(count)}, unit="1"), one)

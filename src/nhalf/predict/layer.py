@@ -8,6 +8,7 @@ import numpy as np
 
 from nhalf.breakdown import Input, Quantity, Term, excess, leaf, total
 from nhalf.laws.roofline import byte_time, flop_time
+from nhalf.predict.exchange import all_reduces
 from nhalf.predict.memory import largest_batch, stage_share
 
 if TYPE_CHECKING:
@@ -241,25 +242,36 @@ def _score_flop(scenario: Scenario, part: CachePart, through: Term) -> Term:
     return leaf(part.name, f"t * ({seen} * f + c * g) / cp * L * stage", inputs, unit="FLOP")
 
 
-def prompt_flop(scenario: Scenario, length: Term) -> Term:
-    """Return the arithmetic [FLOP] of one prompt of `length` tokens on a rank: products, and half of all pairs."""
-    products = [_group_flop(scenario, group, length) for group in _read_each_step(scenario) if group.name != _HEAD]
-    layout = scenario.layout
-    pairs = []
-    for part in scenario.transformer.cache_parts():
-        inputs: dict[str, Input] = {
-            "i": length,
-            "f": part.attention.prompt_score_flop(layout.tensor_parallel),
-            "g": part.attention.index_flop,
-            "limit": float(part.attention.read_limit or 0),
-            "L": float(part.layer_count),
-            "cp": float(layout.context_parallel),
-            "stage": stage_share(scenario),
-        }
-        seen = "minimum(i / 2, limit)" if part.attention.read_limit else "i / 2"
-        pairs.append(leaf(part.name, f"i * ({seen} * f + i / 2 * g) / cp * L * stage", inputs, unit="FLOP"))
-    routed = [] if scenario.transformer.mixture is None else [_routed_flop(scenario, length)]
-    return total("prompt FLOP", *products, *routed, *pairs)
+def prompt_work(scenario: Scenario, through: Term, length: Term) -> dict[str, Term]:
+    """Return the arithmetic [FLOP] of `through` tokens of prompts of `length` tokens on a rank, by what it runs beside.
+
+    A causal prompt has half of all pairs of tokens, and needs the output head for its last token only.
+    """
+    projections = [_group_flop(scenario, group, through) for group in _read_each_step(scenario) if group.name != _HEAD]
+    pairs = [_pair_flop(scenario, part, through, length) for part in scenario.transformer.cache_parts()]
+    found = {"weights": total("projections FLOP", *projections), "kv": total("attention FLOP", *pairs)}
+    if scenario.transformer.mixture is not None:
+        found["experts"] = _routed_flop(scenario, through)
+    return found
+
+
+def _pair_flop(scenario: Scenario, part: CachePart, through: Term, length: Term) -> Term:
+    """Return the arithmetic [FLOP] of scores and values of one kind of attention in a causal prompt, and of its index.
+
+    `through` tokens are the rank's own: context parallelism has split them, not their pairs.
+    """
+    attention = part.attention
+    inputs: dict[str, Input] = {
+        "t": through,
+        "i": length,
+        "f": attention.prompt_score_flop(scenario.layout.tensor_parallel),
+        "g": attention.index_flop,
+        "limit": float(attention.read_limit or 0),
+        "L": float(part.layer_count),
+        "stage": stage_share(scenario),
+    }
+    seen = "minimum(i / 2, limit)" if attention.read_limit else "i / 2"
+    return leaf(part.name, f"t * ({seen} * f + i / 2 * g) * L * stage", inputs, unit="FLOP")
 
 
 def speedup(scenario: Scenario, dtype: str) -> Term:
@@ -281,7 +293,8 @@ def layer_time(scenario: Scenario) -> Term:
 
     References
     ----------
-    The house's decode-step note, term 4.
+    The house's decode-step note, term 4. A norm that runs in the kernel of its all-reduce saves one of the layer's
+    kernels (TensorRT-LLM and FlashInfer, all-reduce fusion with residual and RMS norm).
     """
     transformer, stack = scenario.transformer, scenario.stack
     inputs: dict[str, Input] = {
@@ -300,7 +313,21 @@ def layer_time(scenario: Scenario) -> Term:
         if count:
             inputs |= {f"L_{name}": float(count), f"a_{name}": factor}
             formula += f" + a_{name} * L_{name}"
+    if np.any(np.greater(stack.remedies.fused_norms, 0)):
+        inputs |= fused_kernels(scenario)
+        formula += " - f * N / (fuse * kernels)"
     return leaf("layers", f"tl * ({formula}) * stage", inputs, column="launch")
+
+
+def fused_kernels(scenario: Scenario) -> dict[str, Input]:
+    """Return what the kernels that a fused norm saves are made of: one of a layer's for each all-reduce."""
+    stack = scenario.stack
+    return {
+        "f": stack.remedies.fused_norms,
+        "N": float(all_reduces(scenario)),
+        "fuse": stack.remedies.fused_collectives,
+        "kernels": stack.kernels_per_layer,
+    }
 
 
 def _moe_factor(scenario: Scenario) -> Quantity:

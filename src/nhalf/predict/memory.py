@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -20,6 +21,33 @@ RESERVE_BYTES = 3e9
 """Activations, workspaces and graphs [bytes] (the house's decode-step note, term 8)."""
 _ENDS = ("output head", "embeddings")
 """Groups of the first and of the last pipeline stage, which have fewer layers where that matters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What the fullest device holds [bytes], what an engine may take of it, and how many sequences fit beside."""
+
+    weights_bytes: float
+    cache_bytes: float
+    workspace_bytes: float
+    usable_bytes: float
+    largest_batch: float
+
+    @property
+    def needed_bytes(self) -> float:
+        """Return all of it together."""
+        return self.weights_bytes + self.cache_bytes + self.workspace_bytes
+
+
+def memory(scenario: Scenario) -> Memory:
+    """Return what a device holds in a scenario."""
+    return Memory(
+        weights_bytes=float(held_weights(scenario).value),
+        cache_bytes=float(held_cache(scenario).value),
+        workspace_bytes=RESERVE_BYTES,
+        usable_bytes=USABLE_SHARE * float(np.mean(scenario.system.device.memory_bytes)),
+        largest_batch=float(np.floor(largest_batch(scenario).value)),
+    )
 
 
 def needed(scenario: Scenario) -> Term:

@@ -1,10 +1,11 @@
-"""Prompts: what a prefill costs on one device, alone or as part of every decode step."""
+"""Prompts: what a prefill costs on one device as part of every decode step, and what its ranks tell each other."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from nhalf.breakdown import Input, Term, leaf, product, total
+from nhalf.laws.overlap import exposed_share
 from nhalf.laws.roofline import flop_time
 from nhalf.predict import exchange, layer
 
@@ -23,10 +24,43 @@ def interference(scenario: Scenario) -> Term:
     length = leaf("prompt tokens", "i", {"i": workload.prompt_tokens}, unit="tokens")
     inputs: dict[str, Input] = {"b": layer.sequences(scenario), "o": workload.output_tokens}
     count = leaf("prompts per step", "b * minimum(o, 1) / maximum(o, 1)", inputs, unit="1")
+    through = own_tokens(scenario, length)
+    work = layer.prompt_work(scenario, through, length)
     device, stack = scenario.system.device, scenario.stack
-    work = layer.prompt_flop(scenario, length)
-    parts = [flop_time("prompt", work, device.bf16_flop_per_s, stack.prefill_efficiency, column="prefill")]
-    collectives = exchange.time(scenario, "prompt collectives", exchange.exchanges(scenario, length))
+    rate = (device.bf16_flop_per_s, stack.prefill_efficiency)
+    parts = [flop_time("prompt", total("prompt FLOP", *work.values()), *rate, column="prefill")]
+    collectives = exchange.time(scenario, "prompt collectives", exchange.prompt_exchanges(scenario, through))
     if collectives is not None:
         parts.append(collectives)
+    attention = flop_time("attention", work["kv"], *rate)
+    parts += context(scenario, length, attention)
     return product("prefill", count, total("one prompt", *parts), column="prefill")
+
+
+def own_tokens(scenario: Scenario, length: Term) -> Term:
+    """Return the tokens of a prompt that one rank takes: all, or its part where context parallelism splits them."""
+    if scenario.layout.context_parallel == 1:
+        return length
+    inputs: dict[str, Input] = {"i": length, "cp": float(scenario.layout.context_parallel)}
+    return leaf("own tokens", "i / cp", inputs, unit="tokens")
+
+
+def context(scenario: Scenario, seen: Term, attention: Term) -> list[Term]:
+    """Return the time [s] in which the ranks of a CP group get each other's keys and values; nothing for one rank.
+
+    Gathered before attention they all show; passed around a ring, each part comes while attention [s] works on the one
+    before it.
+
+    References
+    ----------
+    H. Liu, M. Zaharia and P. Abbeel, "Ring attention with blockwise transformers", arXiv:2310.01889; A. Yang et al.,
+    "Context parallelism for scalable million-token inference", arXiv:2411.01783 (passing keys and values, or gathering
+    them).
+    """
+    layout = scenario.layout
+    if layout.context_parallel == 1:
+        return []
+    gathered = exchange.time(scenario, "context", [exchange.context_gather(scenario, seen)])
+    if gathered is None or layout.context_exchange == "all-gather":
+        return [] if gathered is None else [gathered]
+    return [product("exposed context", exposed_share(gathered, attention, 1.0), gathered)]

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nhalf.collective import Mode
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -22,25 +24,32 @@ if TYPE_CHECKING:
     from nhalf.predict.answer import Answer
 
 
+_LEAST = -0.95
+"""No doubt about a part takes more than this share off the whole."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Novelty:
-    """What of a case the calibration has never seen."""
+    """What of a case the calibration has never seen; `launched` are engines that launch kernels one by one."""
 
     model: bool = False
     system: bool = False
     engine: bool = False
+    launched: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of what is new."""
-        return tuple(name for name in ("model", "system", "engine") if getattr(self, name))
+        told = {"model": self.model, "system": self.system, "engine": self.engine, "class": self.launched}
+        return tuple(name for name, new in told.items() if new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bands:
     """Half-widths of 80 % bands as logarithms, below and above the prediction.
 
-    `seen` holds for models, systems and engines that the constants were fitted on, `unseen` for one thing that is new.
+    `seen` holds for models, systems and engines that the constants were fitted on, `unseen` for one thing that is new
+    (`class`: engines that launch kernels one by one).
     `models`, `systems` and `engines` are what was seen. `plan` is the doubt about communication that nothing measured
     backs: the factor below and above 1 that its time may be off.
     """
@@ -52,10 +61,13 @@ class Bands:
     engines: frozenset[str]
     plan: tuple[float, float] = (0.5, 2.0)
 
-    def novelty(self, model: str, system: str, engine: str) -> Novelty:
+    def novelty(self, model: str, system: str, engine: str, mode: Mode) -> Novelty:
         """Return what of a case is new."""
         return Novelty(
-            model=model not in self.models, system=system not in self.systems, engine=engine not in self.engines
+            model=model not in self.models,
+            system=system not in self.systems,
+            engine=engine not in self.engines,
+            launched=mode != Mode.GRAPH,
         )
 
     def half_widths(self, novelty: Novelty) -> tuple[float, float]:
@@ -76,13 +88,10 @@ class Bands:
         """
         time = found.tpot_s
         low, high = self.half_widths(novelty)
-        below, above = [low**2], [high**2]
         other = np.log(found.other_tpot_s / time)
-        below.append(np.minimum(other, 0.0) ** 2)
-        above.append(np.maximum(other, 0.0) ** 2)
         less, more = (found.modelled_s * (factor - 1.0) / time for factor in self.plan)
-        below.append(np.log1p(np.maximum(less, -0.95)) ** 2)
-        above.append(np.log1p(more) ** 2)
-        low_s: Array = time * np.exp(-np.sqrt(sum(below)))
-        high_s: Array = time * np.exp(np.sqrt(sum(above)))
+        below = low**2 + np.minimum(other, 0.0) ** 2 + np.log1p(np.maximum(less, _LEAST)) ** 2
+        above = high**2 + np.maximum(other, 0.0) ** 2 + np.log1p(more) ** 2
+        low_s: Array = time * np.exp(-np.sqrt(below))
+        high_s: Array = time * np.exp(np.sqrt(above))
         return low_s, high_s

@@ -9,9 +9,10 @@ this form, and a test holds it against the tree at random constants.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nhalf.breakdown import columns
 from nhalf.collective import Mode
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from nhalf.breakdown import Array
     from nhalf.scenario import Scenario
+
+Indices: TypeAlias = NDArray[np.signedinteger[Any]]
+Mask: TypeAlias = NDArray[np.bool_]
 
 CONSTANTS: Final = (
     "memory_efficiency", "kv_efficiency", "expert_efficiency", "flop_efficiency", "prefill_efficiency", "fp8_exponent",
@@ -45,7 +49,8 @@ class Response:
 
     `ratios` are the peaks of bf16, fp8 and fp4 over that of bf16 on the step's device; arithmetic in a format counts as
     bf16 arithmetic over ratio^exponent. Times are in [s]; `fixed_layers` and `blocks` (n, factors) are in layers,
-    `host_layers` is 0 but for eager engines.
+    `launches` (of planned
+    collectives) and `host_layers` are 0 but for eager engines.
     """
 
     ratios: Array
@@ -62,15 +67,27 @@ class Response:
     sequences: Array
     collectives: Array
     communication_s: Array
+    launches: Array
     host_layers: Array
 
     def __len__(self) -> int:
         """Return the number of steps."""
         return len(self.weights_s)
 
-    def take(self, rows: Array | Sequence[int]) -> Response:
+    def take(self, rows: Indices) -> Response:
         """Return the response of some of the steps."""
         return Response(**{item.name: getattr(self, item.name)[rows] for item in fields(self)})
+
+    @property
+    def bound_s(self) -> Array:
+        """Return what no step can be faster than [s]: its reads at the datasheet rate, its arithmetic at the peak."""
+        peak = np.sum(self.projections_s / self.ratios, axis=-1), np.sum(self.routed_s / self.ratios, axis=-1)
+        bound: Array = (
+            np.maximum(self.weights_s, peak[0])
+            + np.maximum(self.kv_s, self.attention_s)
+            + np.maximum(self.experts_s, peak[1])
+        )
+        return bound
 
     def step_s(self, constants: Mapping[str, Array | float]) -> Array:
         """Return the time [s] of every step; constants of shape (m, 1) give times of shape (m, n)."""
@@ -87,6 +104,7 @@ class Response:
         layers = self.fixed_layers + sum(c[name] * self.blocks[:, index] for index, name in enumerate(FACTORS))
         fixed = c["layer_time_s"] * layers + c["step_time_s"] * self.steps + c["sequence_time_s"] * self.sequences
         between = c["collective_excess_s"] * self.collectives + self.communication_s
+        between = between + c["host_launch_s"] * self.launches
         host = c["host_launch_s"] * c["kernels_per_layer"] * self.host_layers
         times: Array = np.maximum(read + prompts + fixed + between, host)
         return times
@@ -96,8 +114,9 @@ def response(scenario: Scenario, count: int) -> Response:
     """Return the response of a scenario whose workload holds arrays of `count` steps."""
     probes = _probes()
     values = {name: np.array([[{**_UNIT, **probe}[name]] for probe in probes.values()]) for name in CONSTANTS}
-    graphed = {f"stack.{name}": value for name, value in values.items()}
-    tree = decode(_graphed(scenario).having(graphed))
+    # Without host launches, whatever the engine, device time is the whole step.
+    constants = {f"stack.{name}": value for name, value in values.items()}
+    tree = decode(scenario.having(constants))
     shape = (len(probes), count)
     owed = {name: np.broadcast_to(value, shape) for name, value in columns(tree).items()}
     at = {name: index for index, name in enumerate(probes)}
@@ -107,7 +126,8 @@ def response(scenario: Scenario, count: int) -> Response:
         return np.zeros(count) if found is None else np.array(found[at[probe]])
 
     def between(probe: str) -> Array:
-        return np.sum([column(name, probe) for name in _BETWEEN], axis=0)
+        found: Array = np.sum([column(name, probe) for name in _BETWEEN], axis=0)
+        return found
 
     def launch(probe: str) -> Array:
         return column("launch", probe)
@@ -131,6 +151,7 @@ def response(scenario: Scenario, count: int) -> Response:
         sequences=launch("sequence"),
         collectives=between("excess") - between("no prompt"),
         communication_s=between("no prompt"),
+        launches=between("launch") - between("no prompt"),
         host_layers=np.full(count, float(scenario.transformer.layer_count) * (scenario.stack.mode == Mode.EAGER)),
     )
 
@@ -149,6 +170,7 @@ def _probes() -> dict[str, dict[str, float]]:
         "plain": {},
         "no prompt": quiet,
         "excess": {**quiet, "collective_excess_s": 1.0},
+        "launch": {**quiet, "host_launch_s": 1.0},
         "attention": {**still, "kv_efficiency": _FAST},
         "layer": {"layer_time_s": 1.0},
         "step": {"step_time_s": 1.0},
@@ -163,15 +185,6 @@ def _probes() -> dict[str, dict[str, float]]:
     return found
 
 
-def _graphed(scenario: Scenario) -> Scenario:
-    """Return the scenario as if its engine replayed graphs: the host is put in front again by the response."""
-    from dataclasses import replace
-
-    if scenario.stack.mode != Mode.EAGER:
-        return scenario
-    return replace(scenario, stack=replace(scenario.stack, mode=Mode.GRAPH))
-
-
 def _ratios(scenario: Scenario) -> Array:
     """Return the peaks of bf16, fp8 and fp4 over that of bf16."""
     device = scenario.system.device
@@ -182,5 +195,7 @@ def _ratios(scenario: Scenario) -> Array:
 def _by_format(ratios: Array, powers: Sequence[Array]) -> Array:
     """Return the bf16 time in each format from the sums at exponents 0, 1 and 2; formats of one peak share it."""
     matrix = np.stack([ratios ** (-float(power)) for power in range(3)])
-    found: Array = np.linalg.lstsq(matrix, np.stack(powers), rcond=1e-9)[0].T
-    return np.where(np.abs(found) > 1e-12 * np.max(np.abs(found), axis=-1, keepdims=True), found, 0.0)
+    found: Array = np.asarray(np.linalg.lstsq(matrix, np.stack(powers), rcond=1e-9)[0].T, dtype=np.float64)
+    # What is left of rounding is nothing.
+    found[np.abs(found) < 1e-12 * np.max(np.abs(found), axis=-1, keepdims=True)] = 0.0
+    return found

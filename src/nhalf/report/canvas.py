@@ -63,6 +63,13 @@ class Canvas:
         """
         self._console().print(grid(columns, rows, marked=marked))
 
+    def fits(self, table: Table) -> bool:
+        """Tell whether a table is no wider than the page."""
+        return (
+            self._console().measure(table, options=self._console().options.update(width=10 * self.width)).maximum
+            <= self.width
+        )
+
     def place(self, table: Table) -> None:
         """Write a table that `grid` made."""
         self._console().print(table)
@@ -96,7 +103,7 @@ def grid(
                   title_style="bold", header_style="dim")  # fmt: skip
     for name in columns:
         left = name.startswith("<")
-        table.add_column(name.removeprefix("<"), justify="left" if left else "right", no_wrap=not left)
+        table.add_column(name.removeprefix("<"), justify="left" if left else "right", no_wrap=not left, overflow="fold")
     for index, row in enumerate(rows):
         table.add_row(*(Text(cell) for cell in row), style="bold" if index in marked else "")
     return table

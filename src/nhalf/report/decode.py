@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nhalf import units
 from nhalf.decide.regime import TIE
 from nhalf.predict.memory import usable_bytes
-from nhalf.report import verdict
+from nhalf.report import decode_parts, verdict
 from nhalf.report.canvas import grid
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison, Panel, Row
     from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
+    from nhalf.workload import Workload
 
 MATTERS = 0.01
 """A constant is shown when one per cent of it moves the step by at least a hundredth of a per cent."""
@@ -31,9 +32,12 @@ def write(comparison: Comparison, defaults: Sequence[Default], canvas: Canvas, *
     for panel in comparison.panels:
         _number(panel, canvas, several=len(comparison.panels) > 1)
     _tables(comparison, canvas)
+    decode_parts.write_remedies(comparison, canvas)
+    decode_parts.write_transfer(comparison, canvas)
     _turn_over(comparison, canvas)
     _crossovers(comparison, canvas)
     _levers(comparison, canvas)
+    decode_parts.write_memory(comparison, canvas)
     _constants(comparison, canvas)
     if defaults:
         canvas.heading("Defaults taken")
@@ -55,24 +59,37 @@ def _number(panel: Panel, canvas: Canvas, *, several: bool) -> None:
     row = panel.fastest
     where = f"  ({panel.system}, batch {panel.batch:g}, {row.label})" if several else ""
     band = f"{units.format_time(row.low_s)} to {units.format_time(row.high_s)}"
-    canvas.paragraph(f"{units.format_time(row.step_s)} per token, 80 % band {band}{where}")
+    per = verdict.unit(row)
+    canvas.paragraph(f"{units.format_time(row.step_s)} per {per}, 80 % band {band}{where}")
 
 
 def _tables(comparison: Comparison, canvas: Canvas) -> None:
     """Write the table of each panel, next to each other where the width allows."""
     panels = comparison.panels
     shared = panels[0].fastest.scenario
+    workload = shared.workload
     canvas.heading(
-        f"{shared.transformer.name}, {shared.workload.weight_dtype} weights, {shared.workload.kv_dtype} cache of "
-        f"{shared.workload.context_tokens:g} tokens, {shared.stack.engine} in {shared.stack.mode} mode; ms per step"
+        f"{shared.transformer.name}, {workload.weight_dtype} weights, {workload.kv_dtype} {_work(workload)}, "
+        f"{shared.stack.engine} in {shared.stack.mode} mode; ms per {verdict.whole(panels[0].fastest)}"
     )
-    if len(panels) > 1:
+    titled = len(panels) > 1
+    narrow = not all(canvas.fits(_table(panel, titled=titled)) for panel in panels)
+    if titled or narrow:
         canvas.side_by_side([_summary(panel) for panel in panels])
     for panel in panels:
-        canvas.place(_table(panel, titled=len(panels) > 1))
+        canvas.place(_table(panel, titled=titled or narrow, narrow=narrow))
     notes = _notes(comparison)
     for note in notes:
         canvas.paragraph(note, indent="  ")
+
+
+def _work(workload: Workload) -> str:
+    """Return what a step works on, in words."""
+    if workload.phase == "prefill":
+        chunk = f" in chunks of {workload.chunk_tokens:g}" if workload.chunk_tokens else ""
+        return f"cache, prompts of {workload.prompt_tokens:g} tokens{chunk}"
+    drafted = f", {workload.tokens_per_step - 1:g} tokens drafted" if workload.tokens_per_step != 1 else ""
+    return f"cache of {workload.context_tokens:g} tokens{drafted}"
 
 
 _COLUMN_NAMES = {
@@ -86,7 +103,7 @@ _ALWAYS = {"weights", "kv", "compute", "launch", "collective_fixed", "collective
 
 def _summary(panel: Panel) -> Table:
     """Return the small table of a panel that stands beside others: the step, the rate and what binds."""
-    rows = [[_label(row, panel), milliseconds(row.step_s), f"{1 / row.step_s:.3g}", row.binding] for row in panel.rows]
+    rows = [[_label(row, panel), milliseconds(row.step_s), _rate(row), row.binding] for row in panel.rows]
     title = f"{panel.system}, batch {panel.batch:g}"
     return grid([_head(panel), "step", "tok/s", "<binds"], rows, marked=_marked(panel), title=title, gap=1)
 
@@ -112,27 +129,32 @@ def _marked(panel: Panel) -> list[int]:
     return [index for index, row in enumerate(panel.rows) if row in panel.tied]
 
 
-def _table(panel: Panel, *, titled: bool) -> Table:
-    """Return the table of a panel: columns that add up to the step, the rate, and what binds."""
+def _table(panel: Panel, *, titled: bool, narrow: bool = False) -> Table:
+    """Return the table of a panel: columns that add up to the step, and unless it is narrow the rate and what binds."""
     shown = [name for name in _COLUMN_NAMES if name in _ALWAYS or any(row.columns[name] > 0 for row in panel.rows)]
-    names = [_head(panel), *(_COLUMN_NAMES[name] for name in shown), "step", "tok/s", "<binds"]
+    heads = {"hand_over": "hand"} if narrow else {}
+    names = [_head(panel), *(heads.get(name, _COLUMN_NAMES[name]) for name in shown), "step"]
     rows = [
-        [
-            _label(row, panel),
-            *(milliseconds(row.columns[name]) for name in shown),
-            milliseconds(row.step_s),
-            f"{1 / row.step_s:.3g}",
-            row.binding,
-        ]
+        [_label(row, panel), *(milliseconds(row.columns[name]) for name in shown), milliseconds(row.step_s)]
         for row in panel.rows
     ]
+    if not narrow:
+        names += ["tok/s", "<binds"]
+        rows = [[*cells, _rate(row), row.binding] for cells, row in zip(rows, panel.rows, strict=True)]
     title = f"{panel.system}, batch {panel.batch:g}, column by column" if titled else ""
-    return grid(names, rows, marked=_marked(panel), title=title)
+    return grid(names, rows, marked=_marked(panel), title=title, gap=1 if narrow else 2)
+
+
+def _rate(row: Row) -> str:
+    """Return the tokens per second of one user, or those of a prompt."""
+    return verdict.count(row.tokens_per_s_per_user)
 
 
 def _notes(comparison: Comparison) -> list[str]:
     """Return what the marks in the tables mean, for those that occur."""
     notes = [f"c.fixed, c.bytes: collectives. * within {100 * TIE:.0f} % of the fastest that fits."]
+    if any(row.accepted_tokens != 1 for row in comparison.rows):
+        notes.append("tok/s counts the tokens that are kept; the time to draft them is not in the step.")
     for row in comparison.rows:
         if row.fits != "yes":
             low, high = usable_bytes(row.scenario)
@@ -141,11 +163,7 @@ def _notes(comparison: Comparison) -> list[str]:
                 f"{fits}: {row.label}, batch {row.batch:g} needs {row.memory_bytes / 1e9:.1f} GB on each "
                 f"device; {low / 1e9:.1f} to {high / 1e9:.1f} GB are usable."
             )
-    modelled = list(dict.fromkeys(row.label for row in comparison.rows if row.crosses_nodes))
-    if modelled:
-        names = verdict.joined(modelled)
-        notes.append(f"{names}: nothing was measured across nodes; NCCL's own plan is taken, and the band is wide.")
-    return notes
+    return [*notes, *decode_parts.exchange_notes(comparison)]
 
 
 def _turn_over(comparison: Comparison, canvas: Canvas) -> None:
@@ -169,7 +187,8 @@ def _crossovers(comparison: Comparison, canvas: Canvas) -> None:
     if not comparison.crossovers:
         return
     message = comparison.crossovers[0].message_bytes_per_sequence
-    canvas.heading(f"Crossovers of the all-reduce (one message is batch x {units.format_size(message)})")
+    of = "tokens" if comparison.rows[0].prefills else "batch"
+    canvas.heading(f"Crossovers of the all-reduce (one message is {of} x {units.format_size(message)})")
     rows = [
         [
             f"TP{found.ranks}",
@@ -184,9 +203,9 @@ def _crossovers(comparison: Comparison, canvas: Canvas) -> None:
         ]
         for found in comparison.crossovers
     ]
-    canvas.table(["<", "<path", "alpha", "beta", "n_1/2", "batch", "2x floor", "batch", "<kind"], rows)
+    canvas.table(["<", "<path", "alpha", "beta", "n_1/2", of, "2x floor", of, "<kind"], rows)
     canvas.paragraph(
-        "  2x floor is the size that takes twice the floor: use its batch, below which a wider link buys little. "
+        f"  2x floor is the size that takes twice the floor: use its {of}, below which a wider link buys little. "
         "n_1/2 = alpha x beta is of one line through the whole curve and overstates it.",
         indent="  ",
     )

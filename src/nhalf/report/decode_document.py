@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nhalf.report import verdict
+from nhalf.report import decode_parts, verdict
 from nhalf.report.document import datum, envelope, number, term, whole
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
                 for path, value in row.elasticities.items()
             ],
             "levers": [lever for panel in comparison.panels for lever in _levers(panel)],
+            "remedies": [remedy for panel in comparison.panels for remedy in decode_parts.remedies(panel)],
             "sources": sources(comparison),
             "defaults": [
                 {"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults
@@ -75,11 +76,23 @@ def _row(row: Row) -> dict[str, Any]:
         "step_s": row.step_s,
         "low_s": row.low_s,
         "high_s": row.high_s,
-        "tokens_per_s_per_user": 1 / row.step_s,
-        "tokens_per_s_per_gpu": row.batch / row.step_s / row.scenario.layout.devices,
+        "phase": row.scenario.workload.phase,
+        "token_s": None if row.prefills else row.token_s,
+        "tokens_per_step": float(row.scenario.workload.tokens_per_step),
+        "accepted_tokens": row.accepted_tokens,
+        "tokens_per_s_per_user": row.tokens_per_s_per_user,
+        "tokens_per_s_per_gpu": row.tokens_per_s / row.scenario.layout.devices,
+        "tokens_per_s": row.tokens_per_s * row.scenario.layout.replicas,
+        "devices": row.scenario.layout.devices * row.scenario.layout.replicas,
+        "running_batch": row.running,
         "binding": row.binding,
         **{f"{name}_s": value for name, value in row.columns.items()},
         "memory_bytes": row.memory_bytes,
+        "memory": decode_parts.memory(row),
+        "largest_batch": row.memory.largest_batch,
+        "split_over_nodes_s": None if row.split is None else row.split.cost_s,
+        "routed_exchange": row.routed or None,
+        "kv_transfer": decode_parts.transfer(row),
         "fits_memory": row.fits,
         "kind": row.kind,
         "terms": term(row.step),

@@ -60,7 +60,8 @@ def write(found: Predictions, canvas: Canvas, *, output: str) -> None:
         times = found.tpot_s[np.isfinite(found.tpot_s)]
         half = np.nanmedian(np.sqrt(found.high_s / found.low_s)) - 1
         canvas.paragraph(
-            f"{units.format_time(float(np.median(times)))} per token in the median, 80 % band about +-{100 * half:.0f} %"
+            f"{units.format_time(float(np.median(times)))} per token in the median, "
+            f"80 % band about +-{100 * half:.0f} %"
         )
         words = Counter(word for word in found.binding if word)
         canvas.heading("What binds")

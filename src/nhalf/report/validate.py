@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from nhalf.loading.case_checks import Finding
     from nhalf.report.canvas import Canvas
-    from nhalf.validate import Miss, Score, Validation
+    from nhalf.validate import Miss, Ratio, Score, Validation
 
 _FEW = 5
 
@@ -25,6 +25,7 @@ def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, path:
     canvas.heading("By system, engine and model")
     canvas.table(["<system", "<engine", "<model", "rows", "refused", "median", "p90", "bias", "in band"],
                  [_row(score) for score in found.groups])  # fmt: skip
+    _ratios(found.ratios, canvas)
     _worst(found.worst, canvas)
     if found.reasons:
         canvas.heading("Refused")
@@ -39,8 +40,8 @@ def verdict(score: Score) -> str:
     """Return how far predictions are off, in words."""
     if math.isnan(score.median_error):
         return f"None of {score.rows} rows could be scored."
-    side = "too slow" if score.bias > 0 else "too fast"
-    lean = f"half of them predicted more than {percent(abs(score.bias))} {side}"
+    side = "slow" if score.bias > 0 else "fast"
+    lean = f"the middle one is {percent(abs(score.bias))} too {side}"
     return (
         f"Predictions are {percent(score.median_error)} off in the median and {percent(score.p90_error)} at the 90th "
         f"percentile of {score.rows - score.refused} rows; {lean}."
@@ -72,6 +73,25 @@ def _row(score: Score) -> list[str]:
         bias,
         percent(score.coverage),
     ]
+
+
+def _ratios(ratios: Sequence[Ratio], canvas: Canvas) -> None:
+    """Write what doubling the devices makes of a step: where communication shows."""
+    if not ratios:
+        return
+    canvas.heading("Step on twice the devices over step (where communication shows)")
+    rows = [
+        [
+            f"TP{ratio.fewer} -> TP{ratio.more}",
+            str(ratio.pairs),
+            f"{ratio.measured:.2f}",
+            f"{ratio.predicted:.2f}",
+            percent(ratio.median_error),
+            f"{100 * ratio.bias:+.0f} %",
+        ]
+        for ratio in ratios
+    ]
+    canvas.table(["<", "pairs", "measured", "predicted", "off", "bias"], rows)
 
 
 def _worst(misses: Sequence[Miss], canvas: Canvas) -> None:
@@ -116,6 +136,18 @@ def document(found: Validation, doubts: Sequence[Finding]) -> dict[str, Any]:
         "worst": [
             {"line": miss.line, "row": miss.name, "measured_s": miss.measured_s, "predicted_s": miss.predicted_s}
             for miss in found.worst
+        ],
+        "ratios": [
+            {
+                "from": ratio.fewer,
+                "to": ratio.more,
+                "pairs": ratio.pairs,
+                "measured": ratio.measured,
+                "predicted": ratio.predicted,
+                "median_error": ratio.median_error,
+                "bias": ratio.bias,
+            }
+            for ratio in found.ratios
         ],
         "reasons": [{"refused": reason, "rows": rows} for reason, rows in found.reasons],
         "findings": [{"line": doubt.line, "code": doubt.code, "text": doubt.text} for doubt in doubts],

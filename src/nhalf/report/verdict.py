@@ -50,14 +50,15 @@ def of_panel(panel: Panel) -> str:
     if not panel.tied:
         return "no layout fits in memory."
     fastest = panel.fastest
-    sentences = [_best(panel), *_slower(panel), _binds(fastest), _links(panel.levers), _best_lever(panel.levers)]
+    found = [_best(panel), *_slower(panel), _capped(panel), _binds(fastest)]
+    sentences = [*found, _links(panel.levers), _best_lever(panel.levers)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _best(panel: Panel) -> str:
     """Return which layout is best, as a set where several tie."""
     fastest = panel.fastest
-    rate = f"{units.format_time(fastest.step_s)} per token, {1 / fastest.step_s:.3g} tokens/s per user"
+    rate = _rate(fastest)
     name = fastest.label
     if len(panel.rows) == 1:
         return f"{name} takes {rate}."
@@ -65,6 +66,45 @@ def _best(panel: Panel) -> str:
     if len(tied) > 1:
         return f"{joined(tied)} are within 5 %; {name} is fastest at {rate}."
     return f"{name} is fastest: {rate}."
+
+
+def count(number: float) -> str:
+    """Return a number of three significant digits, without an exponent."""
+    return f"{number:.3g}" if number < 999.5 else f"{float(f'{number:.3g}'):.0f}"  # noqa: PLR2004  three digits end
+
+
+def _capped(panel: Panel) -> str:
+    """Return how many sequences have room in the cache, where not all have."""
+    full = [row for row in panel.rows if row.running < row.batch and row.fits != "no"]
+    if not full:
+        return ""
+    rooms = joined([f"{max(row.running, 1):.0f} sequences with {row.label}" for row in full])
+    return f"The cache has room for {rooms}; the others of {panel.batch:g} queue."
+
+
+def unit(row: Row) -> str:
+    """Return what the time of a row is for: a token, a step that may keep several, or the prompts of a prefill."""
+    if not row.prefills:
+        return "token" if row.accepted_tokens == 1 else "step"
+    return "prompt" if row.batch == 1 else f"{row.batch:g} prompts"
+
+
+def whole(row: Row) -> str:
+    """Return what the columns of a row add up to."""
+    return "prefill" if row.prefills else "step"
+
+
+def _rate(row: Row) -> str:
+    """Return the time of a row, and the rate of tokens that it makes for one user."""
+    time, per_user = units.format_time(row.step_s), f"{count(row.tokens_per_s_per_user)} tokens/s per user"
+    if row.prefills:
+        return (
+            f"{time} per {unit(row)} (to the first token, without queueing), {count(row.tokens_per_s)} prompt tokens/s"
+        )
+    if row.accepted_tokens == 1:
+        return f"{time} per token, {per_user}"
+    kept = f"{row.accepted_tokens:.3g} tokens kept: {units.format_time(row.token_s)} per token"
+    return f"{time} per step of {kept}, {per_user}"
 
 
 def _slower(panel: Panel) -> list[str]:
@@ -84,7 +124,7 @@ def _binds(row: Row) -> str:
     share = row.columns
     fixed, transfer = (share[f"collective_{part}"] / row.step_s for part in ("fixed", "transfer"))
     name = max(share, key=lambda column: share[column])
-    text = f"What binds is {WORDS[row.binding]}, {percent(share[name] / row.step_s)} of the step"
+    text = f"What binds is {WORDS[row.binding]}, {percent(share[name] / row.step_s)} of the {whole(row)}"
     if row.scenario.layout.stage_devices > 1:
         text += f"; collectives take {percent(fixed + transfer)}, of which bytes {percent(transfer)}"
     return text + "."

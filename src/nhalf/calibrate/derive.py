@@ -1,0 +1,162 @@
+"""Derives the constants that hold for every stack, and the bands around predictions, from many measured runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nhalf.breakdown import Array
+    from nhalf.calibrate.evidence import Evidence
+    from nhalf.calibrate.prior import Prior
+
+ONE_EACH: Final = 1.0
+"""Correlation of steps within a cluster for constants of all stacks: each stack and model counts once."""
+ALIKE: Final = 0.1
+"""The same for bands: with it they hold 83 to 86 % of steps of a model, system or engine that was left out (nominal
+80 %), and 65 % or more of every family; counting every step alike, 62 % of one."""
+DRAWS: Final = 200
+SEED: Final = 20261129
+ONE_MACHINE: Final = 0.4
+"""Log-standard deviation between machines of what was measured on one."""
+IDENTIFIED: Final = 0.5
+"""A constant is identified when the data halve what the prior leaves open."""
+MOVED: Final = 0.01
+LEVEL: Final = 0.8
+_Z95: Final = 1.96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """A constant with its 95 % interval, whether the data identify it, and what was assumed before."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    identified: bool
+    prior: float
+
+    @property
+    def moved(self) -> bool:
+        """Tell whether the data moved it at all: by more than a hundredth."""
+        return abs(self.value / self.prior - 1) > MOVED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """Constants for every stack, and half-widths of bands as logarithms (below, above): `seen`, and by what is new."""
+
+    constants: tuple[Constant, ...]
+    seen: tuple[float, float]
+    unseen: Mapping[str, tuple[float, float]]
+
+
+def derive(measured: Evidence, prior: Prior, families: Mapping[str, str]) -> Derived:
+    """Return what the runs tell; `families` maps each model to its family."""
+    fitted = measured.fit(prior, correlation=ONE_EACH)
+    spread = bootstrap(measured, prior, fitted.constants)
+    family = np.array([families[model] for model in measured.model.tolist()])
+    groupings = {"model": family, "system": measured.system, "engine": measured.engine}
+    weights = measured.weights(ALIKE)
+    seen = half_widths(left_out(measured, prior, measured.cluster), weights)
+    return Derived(
+        constants=constants_of(prior, fitted.constants, fitted.log_sd, spread),
+        seen=seen,
+        unseen={
+            name: _at_least(half_widths(left_out(measured, prior, by), weights), seen) for name, by in groupings.items()
+        },
+    )
+
+
+def from_pairs(prior: Prior, name: str, measured: Sequence[float]) -> Constant:
+    """Return a constant by pairs of runs of one machine that differ in nothing else, and by its prior.
+
+    `measured` are the values that the pairs show. Their scatter is log-normal; however many they are, one machine
+    stands for others no better than `ONE_MACHINE`.
+    """
+    logs = np.log(np.asarray(measured))
+    variance = ONE_MACHINE**2 + float(np.var(logs, ddof=1)) / len(logs)
+    before = prior.log_sd[name] ** 2
+    mean = (math.log(prior.centre[name]) / before + float(np.mean(logs)) / variance) / (1 / before + 1 / variance)
+    deviation = (1 / before + 1 / variance) ** -0.5
+    width = math.exp(_Z95 * deviation)
+    return Constant(
+        name=name,
+        value=math.exp(mean),
+        low=math.exp(mean) / width,
+        high=math.exp(mean) * width,
+        identified=deviation <= IDENTIFIED * prior.log_sd[name],
+        prior=prior.centre[name],
+    )
+
+
+def constants_of(
+    prior: Prior, values: Mapping[str, float], log_sd: Mapping[str, float], spread: Mapping[str, float]
+) -> tuple[Constant, ...]:
+    """Return the free constants with their intervals: the wider of the curvature's and the bootstrap's spread."""
+    found = []
+    for name in prior.free:
+        deviation = max(log_sd[name], spread.get(name, 0.0))
+        width = math.exp(_Z95 * deviation)
+        high = values[name] * width
+        found.append(
+            Constant(
+                name=name,
+                value=values[name],
+                low=values[name] / width,
+                high=min(high, 1.0) if name.endswith("_efficiency") else high,
+                identified=deviation <= IDENTIFIED * prior.log_sd[name],
+                prior=prior.centre[name],
+            )
+        )
+    return tuple(found)
+
+
+def bootstrap(
+    measured: Evidence, prior: Prior, start: Mapping[str, float], *, correlation: float = ONE_EACH, draws: int = DRAWS
+) -> dict[str, float]:
+    """Return the log-standard deviation of each free constant over draws of the clusters with replacement.
+
+    References
+    ----------
+    A. C. Davison and D. V. Hinkley, "Bootstrap Methods and their Application" (1997), section 3.8: clusters.
+    """
+    random = np.random.default_rng(SEED)
+    names, member = np.unique(measured.cluster, return_inverse=True)
+    found = []
+    for _ in range(draws):
+        times = np.bincount(random.integers(0, len(names), len(names)), minlength=len(names)).astype(float)
+        fitted = measured.fit(prior, correlation=correlation, start=start, multiples=times[member])
+        found.append([math.log(fitted.constants[name]) for name in prior.free])
+    return dict(zip(prior.free, np.std(found, axis=0).tolist(), strict=True))
+
+
+def left_out(measured: Evidence, prior: Prior, by: Array, *, correlation: float = ONE_EACH) -> Array:
+    """Return ln(measured / predicted) of every step by constants fitted without the group that it belongs to."""
+    errors = np.empty(len(measured))
+    for group in np.unique(by):
+        inside = by == group
+        fitted = measured.take(~inside).fit(prior, correlation=correlation)
+        errors[inside] = measured.take(inside).log_errors(fitted.constants)
+    return errors
+
+
+def half_widths(log_errors: Array, weights: Array, level: float = LEVEL) -> tuple[float, float]:
+    """Return how far below and above its prediction a measured time lies, as logarithms."""
+    order = np.argsort(log_errors)
+    share = np.cumsum(weights[order]) / np.sum(weights)
+    below, above = (
+        float(log_errors[order][min(int(np.searchsorted(share, at)), len(order) - 1)])
+        for at in ((1 - level) / 2, (1 + level) / 2)
+    )
+    return max(-below, 0.0), max(above, 0.0)
+
+
+def _at_least(found: tuple[float, float], least: tuple[float, float]) -> tuple[float, float]:
+    return max(found[0], least[0]), max(found[1], least[1])

@@ -1,0 +1,136 @@
+"""The split c + W / K: what two or three runs that differ in their device count alone say about a step.
+
+The time of a step against K devices is a constant plus a part that is shared out. Three runs leave one degree of
+freedom for an interval; two leave none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from nhalf.breakdown import columns
+from nhalf.predict.layer import weights
+from nhalf.predict.step import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nhalf.breakdown import Array
+    from nhalf.loading.cases import Cases
+    from nhalf.scenario import Scenario
+
+_LEVEL: Final = 0.95
+_FREE: Final = 2
+_LOAD: Final = ("model", "system", "engine", "weight_dtype", "moe_dtype", "kv_dtype", "mode", "library", "isl", "osl",
+                "context", "concurrency", "batch", "pp", "attention_dp", "engine_version")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Split:
+    """c + W / K of one load: `constant_s` and `shared_s` (at one device) [s], intervals None without freedom.
+
+    `implied_bandwidth_bytes_per_s` is what reading the weights once would take W at; `per_collective_s` the constant
+    over the collectives of a step. `link_s` is what the collectives take by the model, for comparison.
+    """
+
+    name: str
+    devices: tuple[int, ...]
+    step_s: tuple[float, ...]
+    constant_s: float
+    shared_s: float
+    constant_interval_s: tuple[float, float] | None
+    shared_interval_s: tuple[float, float] | None
+    degrees_of_freedom: int
+    implied_bandwidth_bytes_per_s: float
+    datasheet_bytes_per_s: float
+    collectives: float
+    per_collective_s: float
+    link_s: float
+
+    @property
+    def verdict(self) -> str:
+        """Return whether the link explains the constant."""
+        if self.constant_s <= 0:
+            return "no constant shows: the step is shared out entirely"
+        if self.link_s < self.constant_s / 2:
+            return "most of the constant is not the link"
+        return "the link may explain most of the constant"
+
+
+def splits(cases: Cases, measured_s: Array) -> list[Split]:
+    """Return the split of every load that was measured on several device counts, the most counts first."""
+    table = cases.table
+    told = [table.column(name) for name in _LOAD]
+    loads: dict[tuple[str, ...], dict[int, list[tuple[float, Scenario]]]] = {}
+    for group in cases.groups:
+        for index, row in enumerate(group.rows.tolist()):
+            if np.isfinite(measured_s[row]):
+                key = tuple(texts[row] for texts in told)
+                found = loads.setdefault(key, {}).setdefault(group.scenario.layout.tensor_parallel, [])
+                found.append((float(measured_s[row]), _one(group.scenario, index)))
+    several = [(key, runs) for key, runs in loads.items() if len(runs) > 1]
+    return list(_splits(sorted(several, key=lambda item: -len(item[1]))))
+
+
+def _one(scenario: Scenario, index: int) -> Scenario:
+    """Return the scenario of one row of a group."""
+    changes = {
+        path: float(value[index])
+        for path, value in scenario.inputs()
+        if path.startswith("workload.") and isinstance(value, np.ndarray)
+    }
+    return scenario.having(changes)
+
+
+def _splits(several: list[tuple[tuple[str, ...], dict[int, list[tuple[float, Scenario]]]]]) -> Iterator[Split]:
+    """Yield the split of each load."""
+    for key, runs in several:
+        counts = sorted(runs)
+        times = [float(np.median([time for time, _ in runs[count]])) for count in counts]
+        name = f"{key[0]} on {key[1]}, {key[2]}, batch {key[11] or key[12]}"
+        yield _split(name, counts, times, runs[counts[-1]][0][1])
+
+
+def _split(name: str, counts: list[int], times: list[float], widest: Scenario) -> Split:
+    """Return the split of one load by least squares on relative errors."""
+    scale = 1.0 / np.array(times)
+    design = np.stack([np.ones(len(counts)), 1.0 / np.array(counts, dtype=np.float64)], axis=1) * scale[:, None]
+    (constant, shared), *_ = np.linalg.lstsq(design, np.ones(len(counts)), rcond=None)
+    freedom = len(counts) - _FREE
+    intervals = _intervals(design, np.array([constant, shared]), freedom) if freedom > 0 else (None, None)
+    step = decode(widest)
+    owed = columns(step)
+    device = widest.system.device
+    read = float(np.mean(weights(widest).value)) * float(np.mean(device.memory_bandwidth_bytes_per_s))
+    whole = read * float(np.mean(widest.stack.memory_efficiency)) * counts[-1]
+    collectives = float(widest.transformer.block_count)
+    return Split(
+        name=name,
+        devices=tuple(counts),
+        step_s=tuple(times),
+        constant_s=float(constant),
+        shared_s=float(shared),
+        constant_interval_s=intervals[0],
+        shared_interval_s=intervals[1],
+        degrees_of_freedom=freedom,
+        implied_bandwidth_bytes_per_s=whole / float(shared) if shared > 0 else float("nan"),
+        datasheet_bytes_per_s=float(np.mean(device.memory_bandwidth_bytes_per_s)),
+        collectives=collectives,
+        per_collective_s=float(constant) / collectives,
+        link_s=float(sum(np.mean(owed.get(part, 0.0)) for part in ("collective_fixed", "collective_transfer"))),
+    )
+
+
+def _intervals(design: Array, found: Array, freedom: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the 95 % intervals of both unknowns by Student's t."""
+    from scipy.stats import t as student
+
+    residual = 1.0 - design @ found
+    variance = float(residual @ residual) / freedom
+    deviation = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * variance)
+    reach = float(student.ppf((1 + _LEVEL) / 2, freedom)) * deviation
+    (c_low, w_low), (c_high, w_high) = (found - reach).tolist(), (found + reach).tolist()
+    return (c_low, c_high), (w_low, w_high)

@@ -1,0 +1,71 @@
+"""Predictions of runs that the calibration was derived from, each by constants that saw no run of its family."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nhalf.calibrate.derive import ONE_EACH
+from nhalf.calibrate.evidence import evidence
+from nhalf.calibrate.prior import NEVER_FROM_STEPS, prior
+from nhalf.catalog import calibration
+from nhalf.citation import Datum
+from nhalf.loading.cases import Options, Table, cases
+from nhalf.loading.measured import measured_s
+from nhalf.loading.predictions import Predictions, predictions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nhalf.predict.response import Indices
+
+
+def unseen(table: Table) -> Predictions:
+    """Return the predictions of a table's rows, each by constants of the other families of models.
+
+    So that a table of the calibration's own runs judges it as a new model would.
+    """
+    loaded = cases(table)
+    runs = evidence(loaded, measured_s(table))
+    shipped = prior(calibrated=True)
+    start = prior(calibrated=False).around({name: shipped.centre[name] for name in NEVER_FROM_STEPS})
+    known = calibration.families()
+    family = np.array([known.get(model, model) for model in runs.model.tolist()])
+    of_group = [known.get(group.model, group.model) for group in loaded.groups]
+    bands = replace(calibration.bands(), models=frozenset())
+    whole: Predictions | None = None
+    for name in sorted(set(of_group)):
+        others = runs.take(family != name)
+        constants = others.fit(start, correlation=ONE_EACH).constants if len(others) else start.centre
+        found = predictions(cases(table, Options(constants=_data(constants))), bands)
+        rows = np.concatenate([group.rows for group, of in zip(loaded.groups, of_group, strict=True) if of == name])
+        whole = found if whole is None else _with(whole, found, rows)
+    return whole or predictions(loaded, bands)
+
+
+def _data(constants: Mapping[str, float]) -> dict[str, Datum]:
+    """Return constants as data; they live only as long as one table is judged."""
+    return {
+        name: Datum(
+            value=value, unit="s" if name.endswith("_s") else "1", source="nhalf", locator="leave-one-family-out",
+            kind="fitted", date="",
+        )
+        for name, value in constants.items()
+    }  # fmt: skip
+
+
+def _with(whole: Predictions, other: Predictions, rows: Indices) -> Predictions:
+    """Return predictions with some rows of others."""
+    arrays = {}
+    for item in fields(Predictions):
+        value = getattr(whole, item.name)
+        if isinstance(value, np.ndarray):
+            merged = value.copy()
+            merged[rows] = getattr(other, item.name)[rows]
+            arrays[item.name] = merged
+    binding = list(whole.binding)
+    for row in rows.tolist():
+        binding[row] = other.binding[row]
+    return replace(whole, **arrays, binding=binding)  # type: ignore[arg-type]

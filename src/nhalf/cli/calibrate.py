@@ -1,0 +1,73 @@
+"""`nhalf calibrate`: the constants of your stack from runs of a serving benchmark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import click
+import numpy as np
+
+from nhalf.cli import output
+from nhalf.loading.case_options import options
+from nhalf.loading.files import write_text
+from nhalf.report import calibrate as report
+
+
+@click.command()
+@click.argument("bench", nargs=-1, required=True, metavar="BENCH...")
+@click.option("-o", "--output", "target", metavar="STACK.toml", help="Where the stack goes, for --stack.")
+@click.option("--on", "system", metavar="SYSTEM", help="Where the files do not say.")
+@click.option("--model", metavar="MODEL", help="Where the files do not say.")
+@click.option("--engine", metavar="NAME", help="Where the files do not say.  [default: vllm]")
+@click.option("--tp", metavar="K", help="Where the files do not say.")
+@click.option("--weights", "weight_dtype", metavar="DTYPE", help="Where the files do not say.")
+@click.option("--kv", "kv_dtype", metavar="DTYPE", help="Where the files do not say.")
+@click.option("--skip-doubtful", is_flag=True, help="Leave out rows that the checks find doubtful.")
+@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
+def calibrate(
+    bench: tuple[str, ...], target: str | None, skip_doubtful: bool, as_json: bool, **defaults: str | None
+) -> None:
+    """Refit the constants that the runs in BENCH... identify, and keep priors for the rest.
+
+    BENCH is a CSV case table with the column tpot_s, or output of vllm bench serve, sglang.bench_serving, genai-perf
+    or aiperf. Say what a file does not behind its name: run.json@tp=8,batch=16
+    """
+    from nhalf.calibrate.evidence import evidence
+    from nhalf.calibrate.prior import prior
+    from nhalf.calibrate.split import splits
+    from nhalf.calibrate.stack import refit
+    from nhalf.loading import bench as readers
+    from nhalf.loading.case_checks import findings
+    from nhalf.loading.cases import cases
+    from nhalf.loading.measured import measured_s, unflagged
+
+    table = readers.read(bench)
+    chosen = options(None, defaults)
+    loaded = cases(table, chosen.options)
+    times = measured_s(table)
+    times[~unflagged(table)] = np.nan
+    doubts = findings(loaded, times)
+    if skip_doubtful:
+        times[[doubt.row for doubt in doubts]] = np.nan
+    for row, reason in enumerate(loaded.refused):
+        if reason and np.isfinite(times[row]):
+            output.warn(f"line {table.line(row)} is left out: {reason}")
+    runs = evidence(loaded, times)
+    engines = sorted(set(runs.engine.tolist()))
+    found = report.Calibrated(
+        fit=refit(runs, prior(calibrated=True)),
+        splits=splits(loaded, times),
+        doubts=doubts,
+        engine=", ".join(engines),
+        path=" ".join(bench),
+    )
+    if target:
+        text = report.stack_file(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat())
+        write_text(Path(target), text)
+    if as_json:
+        output.write_json(report.document(found))
+        return
+    canvas = output.canvas()
+    report.write(found, canvas, output=target)
+    output.write(canvas.text)

@@ -1,0 +1,161 @@
+"""Flags: what commands about a scenario have in common, and the request that the flags make."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from nhalf import loading, units
+from nhalf.cli import decode_options, output
+from nhalf.errors import InputError
+from nhalf.loading.degrees import FLAGS, Degrees
+from nhalf.loading.scenario_file import is_request, read_request
+from nhalf.report import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from nhalf.loading.options import Options
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+_WORKLOAD: Final = (
+    click.option("--context", metavar="N", help="Tokens in the cache of each sequence.  [default: 1024]"),
+    click.option("--isl", metavar="N", help="Prompt tokens, with --osl: adds the prefills of arriving requests."),
+    click.option("--osl", metavar="N", help="Output tokens, with --isl."),
+    click.option("--weights", metavar="DTYPE", help="bf16, fp8, ...  [default: as the config says]"),
+    click.option("--kv", metavar="DTYPE", help="Cache dtype: bf16, fp8.  [default: as the config says]"),
+    click.option("--engine", metavar="NAME", help="vllm, sglang, trtllm.  [default: vllm]"),
+    click.option("--library", metavar="NAME", help="Communication library.  [default: the engine's]"),
+    click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph]"),
+    click.option(
+        "--stack", metavar="FILE", help="Constants of nhalf calibrate, or `priors`.  [default: the calibrated]"
+    ),
+    click.option("--links", metavar="FILE", help="Links of the tiers, as `nhalf fit -o FILE` writes them."),
+    click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change any input; may be repeated."),
+)
+_LAYOUT: Final = (
+    click.option("--tp", metavar="LIST", help="Tensor-parallel degrees: 1,2,4,8."),
+    click.option("--pp", metavar="LIST", help="Pipeline stages.  [default: 1]"),
+    click.option("--ep", metavar="LIST", help="Expert-parallel degrees.  [default: 1]"),
+    click.option("--attention-dp", metavar="LIST", help="Attention data-parallel degrees.  [default: 1]"),
+    click.option("--cp", metavar="LIST", help="Context-parallel degrees.  [default: 1]"),
+)
+_OUTPUT: Final = (
+    click.option("--json", "as_json", is_flag=True, help="Print the document of the contract."),
+    click.option("--csv", "as_csv", is_flag=True, help="Print the rows as CSV."),
+    click.option("--md", "as_markdown", is_flag=True, help="Print the rows as a Markdown table."),
+)
+
+
+def _all(options: tuple[Callable[[Command], Command], ...]) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def workload(command: Command) -> Command:
+    """Add the flags of the workload, the stack, the inputs and the remedies."""
+    return _all(_WORKLOAD)(decode_options.options(command))
+
+
+def layout(command: Command) -> Command:
+    """Add the flags of the degrees."""
+    return _all(_LAYOUT)(command)
+
+
+def formats(command: Command) -> Command:
+    """Add the flags of the form of the answer."""
+    return _all(_OUTPUT)(command)
+
+
+def request(
+    model: str, flags: Mapping[str, Any], *, systems: str | None, batches: str | None = None
+) -> loading.Request:
+    """Return the request that the flags make; where MODEL is a scenario file, flags that are given win over it.
+
+    Raises
+    ------
+    InputError
+        The system is missing, or a flag is not possible.
+    """
+    given = {name: value for name, value in flags.items() if value not in (None, ())}
+    fields: dict[str, Any] = {
+        name: str(given[name])
+        for name in ("weights", "kv", "engine", "library", "mode", "stack", "links")
+        if name in given
+    }
+    for flag, name in (("context", "context"), ("isl", "prompt"), ("osl", "output")):
+        if flag in given:
+            fields[name] = units.parse_count(str(given[flag]), where=f"--{flag}")
+    degrees: dict[str, Any] = {flag: counts(str(given[flag]), flag) for flag in FLAGS if flag in given}
+    if batches is not None:
+        fields["batches"] = counts(batches, "batch")
+    if systems is not None:
+        fields["systems"] = tuple(systems.split(","))
+    changed = changes(given.get("changes", ()))
+    if model.endswith(".toml") and is_request(Path(model)):
+        base = read_request(Path(model))
+        fields["changes"] = {**base.changes, **changed}
+        fields["options"] = _decoding(decode_options.updated(base, given))
+        fields["assumed"] = {name: reason for name, reason in base.assumed.items() if name not in fields}
+        return replace(base, degrees=replace(base.degrees, **degrees), **fields)
+    if systems is None:
+        raise InputError(
+            "the system is missing", where="--on", do="add --on h100-sxm; `nhalf catalog` lists the others"
+        )
+    options = _decoding(decode_options.updated(None, given))
+    return loading.Request(model=model, degrees=Degrees(**degrees), changes=changed, options=options, **fields)
+
+
+def _decoding(options: Options) -> Options:
+    """Refuse options of a prefill: these commands predict decode steps."""
+    if options.phase == "prefill":
+        raise InputError("this command predicts decode steps", where="--phase", do="use nhalf decode --phase prefill")
+    return options
+
+
+def counts(text: str, flag: str) -> tuple[int, ...]:
+    """Return the whole numbers that a flag lists."""
+    return units.parse_int_list(text, where=f"--{flag.replace('_', '-')}")
+
+
+def changes(texts: tuple[str, ...]) -> dict[str, str]:
+    """Return the paths and values of `--set`."""
+    found = {}
+    for given in texts:
+        path, equals, value = given.partition("=")
+        if not equals:
+            raise InputError(
+                f"{given!r} has no '='", where="--set", allowed="path=value, such as stack.step_time_s=1ms"
+            )
+        found[path.strip()] = value.strip()
+    return found
+
+
+def write(document: dict[str, Any], rows: str, flags: Mapping[str, bool]) -> bool:
+    """Write a document in the form that a flag asks for; return whether one did.
+
+    `rows` is the key under which the document holds the rows of a table.
+
+    Raises
+    ------
+    InputError
+        More than one form is asked for.
+    """
+    asked = [name for name in ("as_json", "as_csv", "as_markdown") if flags[name]]
+    if len(asked) > 1:
+        raise InputError("more than one form is asked for", where="--json, --csv, --md", allowed="one of them")
+    if not asked:
+        return False
+    if asked == ["as_json"]:
+        output.write_json(document)
+    else:
+        output.write(table.to_csv(document[rows]) if asked == ["as_csv"] else table.to_markdown(document[rows]))
+    return True

@@ -1,0 +1,34 @@
+"""`nhalf lint`: whether a scaling curve can be read at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nhalf.cli import flags, output
+from nhalf.decide import lint as rules
+from nhalf.errors import WeakEvidenceError
+from nhalf.loading import scaling
+from nhalf.report import lint as report
+
+
+@click.command()
+@click.argument("curve")
+@flags.formats
+def lint(curve: str, **given: Any) -> None:  # noqa: ANN401  click's flags
+    """Say what is wrong with a scaling curve in a CSV file: batches, engines or modes that were mixed, its limits.
+
+    Columns: devices (or gpus, tp), batch (or concurrency), step_s (tpot_s, tpot_ms, itl_ms) or tokens_per_s, and any
+    of model, system, engine, version, library, mode, weights, kv, isl, osl, context. Without a batch it is refused.
+    """
+    points = scaling.read(Path(curve))
+    findings = rules.lint(points, scaling.known(points))
+    if not flags.write(report.document(points, findings), "findings", given):
+        canvas = output.canvas()
+        report.write(points, findings, canvas, file=curve)
+        output.write(canvas.text)
+    refused = [finding for finding in findings if finding.severity == "refused"]
+    if refused:
+        raise WeakEvidenceError(refused[0].text, where=curve)

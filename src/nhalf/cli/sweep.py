@@ -1,0 +1,124 @@
+"""`nhalf sweep`: every combination of some axes of a scenario, into a file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nhalf.cli import flags, output
+from nhalf.decide import farm
+from nhalf.decide.grid import TASK_POINTS, Tally
+from nhalf.errors import InputError
+from nhalf.loading import axes
+from nhalf.report import sweep as report
+from nhalf.report import sweep_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nhalf.decide.grid import Grid
+
+_EVERY_S = 10.0
+
+
+@click.command()
+@click.argument("model")
+@click.option("--on", "systems", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue.")
+@click.option("--axis", "texts", multiple=True, metavar="NAME=VALUES", help="One axis; repeat it. Batch and tp too.")
+@click.option("--batch", metavar="LIST", help="Sequences that decode together.  [default: 1]")
+@click.option("-o", "--output", "file", metavar="FILE", help="A .csv, .json or .parquet file; - for CSV on the output.")
+@click.option("--workers", metavar="N", type=click.IntRange(min=1), default=1, help="Processes of this machine.")
+@click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler: tcp://host:8786.")
+@click.option("--task-points", metavar="N", type=click.IntRange(min=1), default=TASK_POINTS, help="Points of one task.")
+@flags.layout
+@flags.workload
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def sweep(model: str, systems: str | None, texts: tuple[str, ...], file: str | None, **given: Any) -> None:  # noqa: ANN401
+    """Predict every combination of the axes of MODEL: a name, a config.json, or a scenario.toml.
+
+    An axis is tp, pp, ep, attention-dp, cp, batch, context, isl, osl, system, engine, library, mode, weights, kv, or
+    the path of any input: --axis batch=1:512:x2 --axis system.fabric.inter_node.latency_s=1us:50us. A point that is not
+    legal keeps its row, with the reason.
+    """
+    if file is None:
+        raise InputError("there is no file to write to", where="-o", do="add -o sweep.csv (.json, .parquet), or -o -")
+    if given["cluster"] and given["workers"] > 1:
+        raise InputError("both are given", where="--workers and --cluster", allowed="one of them")
+    loaded = axes.grid(flags.request(model, given, systems=systems, batches=given["batch"]), texts)
+    for warning in loaded.warnings:
+        output.warn(warning)
+    grid, tally = loaded.grid, Tally()
+    written = _Standard() if file == "-" else sweep_file.writer(Path(file))
+    progress = _Progress(grid.points)
+    try:
+        for task, answers in _answers(grid, given):
+            tally.add(grid, task, answers)
+            written.write(report.columns(grid, task, answers))
+            progress.at(tally.points)
+    except BaseException:
+        written.abandon()
+        raise
+    written.close()
+    progress.end()
+    if given["as_json"]:
+        output.write_json(report.document(grid, tally, file))
+    elif file != "-":
+        canvas = output.canvas()
+        report.write(grid, tally, loaded.defaults, canvas, file=file)
+        output.write(canvas.text)
+
+
+def _answers(grid: Grid, given: dict[str, Any]) -> Iterator[farm.Answered]:
+    """Return the tasks with their numbers, by whoever was asked to evaluate them."""
+    tasks = grid.tasks(given["task_points"])
+    if given["cluster"]:
+        return farm.cluster(grid, tasks, given["cluster"])
+    return farm.here(grid, tasks) if given["workers"] == 1 else farm.processes(grid, tasks, given["workers"])
+
+
+class _Standard:
+    """CSV on the standard output."""
+
+    def __init__(self) -> None:
+        self.begun = False
+
+    def write(self, columns: dict[str, Any]) -> None:
+        """Write rows, after the header the first time."""
+        if not self.begun:
+            output.write(",".join(columns) + "\n")
+            self.begun = True
+        output.write(sweep_file.plain_csv(columns))
+
+    def close(self) -> None:
+        """Leave the standard output open."""
+
+    abandon = close
+
+
+class _Progress:
+    """How far a sweep is, on standard error: a line that is written over on a terminal, else one now and then."""
+
+    def __init__(self, points: int) -> None:
+        self.points, self.begun = points, time.monotonic()
+        self.told = self.begun
+        self.terminal = sys.stderr.isatty()
+
+    def at(self, done: int) -> None:
+        """Say how far it is, when there is something new to say."""
+        now = time.monotonic()
+        if now - self.told < (0.2 if self.terminal else _EVERY_S):
+            return
+        self.told = now
+        rate = done / (now - self.begun)
+        left = (self.points - done) / rate
+        line = f"sweep: {100 * done / self.points:.0f} % of {self.points} points, {rate:.3g}/s, {left:.0f} s left"
+        click.echo(f"\r\x1b[K{line}" if self.terminal else line, err=True, nl=not self.terminal)
+
+    def end(self) -> None:
+        """Wipe the line."""
+        if self.terminal:
+            click.echo("\r\x1b[K", err=True, nl=False)

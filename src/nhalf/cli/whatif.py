@@ -1,0 +1,29 @@
+"""`nhalf whatif`: what each change would save, by batch; `nhalf buy` without prices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from nhalf.cli import flags
+from nhalf.cli.buy import BATCHES, answer
+
+
+@click.command()
+@click.argument("model")
+@click.option("--on", "systems", metavar="SYSTEM", help="A system of the catalogue.")
+@click.option("--option", "texts", multiple=True, metavar="KEY=VALUE", help="One change; repeat it.")
+@click.option("--batch", metavar="LIST", help=f"Sequences that decode together.  [default: {BATCHES}]")
+@click.option("--mix", metavar="BATCH=SHARE,..", help="How steps divide over batches: 1=60,16=30,128=10.")
+@flags.layout
+@flags.workload
+@flags.formats
+def whatif(model: str, systems: str | None, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's flags
+    """Say what each change would save on MODEL, whether the model can tell, and at which batch that flips.
+
+    A change is KEY=VALUE: a link (nic=800Gb/s, nvlink.latency=x0.5), hbm=4.8TB/s, the path of any input
+    (stack.host_launch_s=-10us), system=NAME, engine=, library=, mode=, weights=, kv=, or a degree. Several are joined
+    by ' + '; a label goes before ': '.
+    """
+    answer("whatif", model, systems, texts, given)

@@ -1,0 +1,297 @@
+"""Lint of scaling curves: what was mixed, what is missing, what cannot be, and how far a curve may be read.
+
+A scaling curve says how fast one model runs on more and more devices; it says so of one batch, engine and launch mode.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Literal
+
+from nhalf.decide.regime import TIE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+Severity = Literal["refused", "warning", "note"]
+LABELS: Final = ("model", "system", "engine", "version", "library", "mode", "weights", "kv", "isl", "osl", "context")
+"""What a curve may be labelled with, besides devices and batch."""
+WANTED: Final = {
+    "model": "the answer depends on it",
+    "system": "an in-node curve says nothing about another machine, or about more nodes",
+    "engine": "the same step takes 13 to 32 % longer in some engines",
+    "mode": "an all-reduce launched by the host takes 3 to 7 times as long as one replayed in a graph",
+}  # fmt: skip
+"""Labels without which a curve is hard to use, and why (the house's decode-step note for engines; on 8 H100 16 KiB take
+3.6 us in TensorRT-LLM's graphs, 5.3 in vLLM's, 17 launched by nccl-tests, 24 in vLLM's eager mode)."""
+NOISE: Final = 0.09
+"""A repeated run differs by 9 % in a quarter of cases (the house's decode-step note)."""
+_AGREES: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One row of a curve: where it stands, devices, batch, and what was measured, None where the table does not say."""
+
+    row: int
+    devices: int
+    batch: float | None = None
+    step_s: float | None = None
+    tokens_per_s: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def time_s(self) -> float | None:
+        """Return the time per token of a sequence [s], measured or by the rate of all sequences."""
+        if self.step_s is not None:
+            return self.step_s
+        return self.batch / self.tokens_per_s if self.tokens_per_s and self.batch else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a model on a system: the node, the batch at which collectives turn, and the floor of a step.
+
+    `turning_batch` is None where it is not known; `floor_s` [s] is the weights over the memory bandwidth of one device.
+    """
+
+    devices_per_node: int
+    turning_batch: float | None
+    floor_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing to know about a curve: a code, the row that shows it (0: the whole), a text, and how bad it is."""
+
+    code: str
+    row: int
+    text: str
+    severity: Severity
+
+
+def lint(points: Sequence[Point], known: Mapping[tuple[str, str], Known]) -> list[Finding]:
+    """Return what is wrong with a table of scaling curves, the worst first; `known` is by model and system."""
+    found = [*_missing(points), *_mixed(points), *_weak_scaling(points), *_disagreeing(points)]
+    for curve in curves(points).values():
+        found += [*_repeated(curve), *_superlinear(curve), *_turned(curve)]
+        label = curve[0].labels
+        about = known.get((label.get("model", ""), label.get("system", "")))
+        if about is not None:
+            found += [*_impossible(curve, about), *_boundary(curve, about), *_regime(curve, about)]
+    order = {"refused": 0, "warning": 1, "note": 2}
+    return sorted(found, key=lambda finding: (order[finding.severity], finding.row))
+
+
+def curves(points: Sequence[Point]) -> dict[tuple[str, ...], list[Point]]:
+    """Return the points of each curve: same labels, same batch; in the order of their devices."""
+    found: dict[tuple[str, ...], list[Point]] = defaultdict(list)
+    for point in points:
+        found[(*_labels(point), f"{point.batch}")].append(point)
+    return {key: sorted(curve, key=lambda point: point.devices) for key, curve in found.items()}
+
+
+def _labels(point: Point, *, without: str = "") -> tuple[str, ...]:
+    """Return the labels of a point, one of them left out."""
+    return tuple(point.labels.get(name, "") for name in LABELS if name != without)
+
+
+def _missing(points: Sequence[Point]) -> Iterator[Finding]:
+    """Yield the labels that the table does not have; without a batch it is refused."""
+    unknown = [point for point in points if point.batch is None]
+    if unknown:
+        yield Finding(
+            code="no-batch", row=unknown[0].row, severity="refused",
+            text="a scaling curve without a batch cannot be read: at batch 1 more devices cost latency, at a large one "
+                 "they buy bandwidth; add a batch (or concurrency) column",
+        )  # fmt: skip
+    if all(point.step_s is None and point.tokens_per_s is None for point in points):
+        yield Finding(code="no-values", row=0, severity="refused",
+                      text="nothing was measured: add step_s (or tpot_s), or tokens_per_s")  # fmt: skip
+    if len({point.devices for point in points}) == 1:
+        yield Finding(code="one-device-count", row=0, severity="refused",
+                      text=f"all rows have {points[0].devices} devices: one point is no curve")  # fmt: skip
+    for name, why in WANTED.items():
+        if not any(point.labels.get(name) for point in points):
+            yield Finding(code=f"no-{name}", row=0, severity="note", text=f"no {name} is stated: {why}")
+
+
+def _mixed(points: Sequence[Point]) -> Iterator[Finding]:
+    """Yield what changes along with the devices, so that no curve is of one kind: rows that belong to another curve."""
+    for name in ("batch", *LABELS):
+        groups: dict[tuple[str, ...], list[Point]] = defaultdict(list)
+        for point in points:
+            key = _labels(point, without=name)
+            groups[key if name == "batch" else (*key, f"{point.batch}")].append(point)
+        for group in groups.values():
+            yield from _mixed_in(group, name)
+
+
+def _mixed_in(group: Sequence[Point], name: str) -> Iterator[Finding]:
+    """Yield the rows of one would-be curve whose value of a label is that of few, and whose devices no other has."""
+    by_value: dict[str, list[Point]] = defaultdict(list)
+    for point in group:
+        by_value[_value(point, name)].append(point)
+    by_value.pop("", None)
+    if len(by_value) < 2 or _is_weak_scaling(group, name):  # noqa: PLR2004  two values to mix
+        return
+    # The value with most device counts is the curve; devices that only another value has were mixed in.
+    main = max(by_value, key=lambda value: len({point.devices for point in by_value[value]}))
+    have = {point.devices for point in by_value[main]}
+    for value, rows in by_value.items():
+        alone = {point.devices for point in rows}
+        if value == main or len(alone) > 1:
+            continue
+        for point in rows:
+            if point.devices not in have:
+                yield Finding(
+                    code=f"mixed-{name}", row=point.row, severity="warning",
+                    text=f"{point.devices} devices were measured with {name} {value} only, others with {main}: "
+                         "compare like with like",
+                )  # fmt: skip
+
+
+def _value(point: Point, name: str) -> str:
+    """Return a label of a point, or its batch."""
+    if name == "batch":
+        return "" if point.batch is None else f"{point.batch:g}"
+    return point.labels.get(name, "")
+
+
+def _is_weak_scaling(group: Sequence[Point], name: str) -> bool:
+    """Tell whether the batch grows in proportion to the devices."""
+    if name != "batch" or len({point.devices for point in group}) < 2:  # noqa: PLR2004  two make a proportion
+        return False
+    return len({point.batch / point.devices for point in group if point.batch}) == 1
+
+
+def _weak_scaling(points: Sequence[Point]) -> Iterator[Finding]:
+    """Yield a note when the batch grows with the devices: each has the same work, so no stream gets faster."""
+    groups: dict[tuple[str, ...], list[Point]] = defaultdict(list)
+    for point in points:
+        groups[_labels(point)].append(point)
+    for group in groups.values():
+        if _is_weak_scaling(group, "batch"):
+            each = (group[0].batch or 0.0) / group[0].devices
+            yield Finding(
+                code="weak-scaling", row=group[0].row, severity="warning",
+                text=f"the batch grows with the devices ({each:g} each): the curve says how throughput scales, and "
+                     "nothing about the time per token of one batch",
+            )  # fmt: skip
+
+
+def _disagreeing(points: Sequence[Point]) -> Iterator[Finding]:
+    """Yield the rows whose rate and step do not belong together."""
+    for point in points:
+        if point.step_s is None or point.tokens_per_s is None or point.batch is None:
+            continue
+        rate = point.batch / point.step_s
+        if abs(point.tokens_per_s / rate - 1) <= _AGREES:
+            continue
+        ratio = point.tokens_per_s / rate
+        guess = _guess(ratio, point)
+        yield Finding(
+            code="rate-and-step", row=point.row, severity="warning",
+            text=f"batch / step is {rate:.4g} tokens/s, the table says {point.tokens_per_s:.4g}{guess}",
+        )  # fmt: skip
+
+
+def _guess(ratio: float, point: Point) -> str:
+    """Return what a ratio of the stated rate to the expected one looks like."""
+    for factor, words in (
+        (1.0 / (point.batch or 1.0), "which is the rate of one user"),
+        (1.0 / point.devices, "which is the rate of one device"),
+    ):
+        if factor < 1 and abs(ratio / factor - 1) <= _AGREES:
+            return f", {words}"
+    return ": tokens accepted from drafts, or prompts counted too"
+
+
+def _repeated(curve: Sequence[Point]) -> Iterator[Finding]:
+    """Yield device counts that were measured more than once and differ by more than repeated runs do."""
+    by_devices: dict[int, list[Point]] = defaultdict(list)
+    for point in curve:
+        by_devices[point.devices].append(point)
+    for devices, rows in by_devices.items():
+        times = [time for point in rows if (time := point.time_s)]
+        if len(times) > 1 and max(times) / min(times) - 1 > NOISE:
+            yield Finding(
+                code="repeated", row=rows[-1].row, severity="warning",
+                text=f"{devices} devices were measured {len(times)} times, {100 * (max(times) / min(times) - 1):.0f} % "
+                     f"apart; repeated runs differ by {100 * NOISE:.0f} % in a quarter of cases",
+            )  # fmt: skip
+
+
+def _superlinear(curve: Sequence[Point]) -> Iterator[Finding]:
+    """Yield points that gain more than the devices that they add."""
+    timed = [(point, time) for point in curve if (time := point.time_s)]
+    for (one, before), (other, after) in pairwise(timed):
+        most = other.devices / one.devices
+        if other.devices > one.devices and before / after > most * (1 + TIE):
+            yield Finding(
+                code="superlinear", row=other.row, severity="warning",
+                text=f"{one.devices} to {other.devices} devices is {before / after:.2f} times as fast, more than "
+                     f"{most:g} times: something else changed, or the smaller one was short of memory",
+            )  # fmt: skip
+
+
+def _turned(curve: Sequence[Point]) -> Iterator[Finding]:
+    """Yield where a curve turns over, which is the end of what it may be extended to."""
+    timed = [(point, time) for point in curve if (time := point.time_s)]
+    if len(timed) < 2:  # noqa: PLR2004  two make a curve
+        return
+    best = min(timed, key=lambda pair: pair[1])
+    last = timed[-1]
+    if last[0].devices > best[0].devices and last[1] > best[1] * (1 + TIE):
+        yield Finding(
+            code="turn-over", row=best[0].row, severity="note",
+            text=f"the curve turns over at {best[0].devices} devices (batch {best[0].batch or 0:g}); it says so of "
+                 "that batch only",
+        )  # fmt: skip
+
+
+def _impossible(curve: Sequence[Point], about: Known) -> Iterator[Finding]:
+    """Yield points that are faster than the weights can be read."""
+    for point in curve:
+        time = point.time_s
+        floor = about.floor_s / point.devices
+        if time is not None and time < floor:
+            yield Finding(
+                code="impossible", row=point.row, severity="warning",
+                text=f"{1e3 * time:.3g} ms is less than reading the weights takes at the datasheet rate "
+                     f"({1e3 * floor:.3g} ms): speculative decoding that is not said, or another dtype",
+            )  # fmt: skip
+
+
+def _boundary(curve: Sequence[Point], about: Known) -> Iterator[Finding]:
+    """Yield what a curve does at the boundary of a node."""
+    node, most = about.devices_per_node, curve[-1].devices
+    if curve[0].devices <= node < most:
+        after = next(point for point in curve if point.devices > node)
+        yield Finding(
+            code="crosses-node", row=after.row, severity="note",
+            text=f"from {after.devices} devices on collectives cross nodes of {node}: another link and another library "
+                 "path, so do not read one slope through it",
+        )  # fmt: skip
+    elif most <= node and len({point.devices for point in curve}) > 1:
+        yield Finding(
+            code="inside-node", row=curve[-1].row, severity="note",
+            text=f"all points are inside a node of {node}: the curve may not be extended to more devices",
+        )  # fmt: skip
+
+
+def _regime(curve: Sequence[Point], about: Known) -> Iterator[Finding]:
+    """Yield in which regime of its collectives a curve was measured."""
+    batch, turning = curve[0].batch, about.turning_batch
+    if batch is None or turning is None or len({point.devices for point in curve}) == 1:
+        return
+    below = batch < turning
+    measured, other = ("latency", "bandwidth") if below else ("bandwidth", "latency")
+    side = "above" if below else "below"
+    yield Finding(
+        code="regime", row=curve[0].row, severity="note",
+        text=f"batch {batch:g} is in the {measured} regime of its collectives, which turns at batch {turning:.0f}: do "
+             f"not extend it to batches {side}, where {other} counts",
+    )  # fmt: skip

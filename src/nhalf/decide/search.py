@@ -1,0 +1,299 @@
+"""The search: every legal layout of so many devices at every batch that fits, ranked, with ties and the front."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from nhalf.decide.candidates import Candidate, Choice, Wish, evaluate
+from nhalf.decide.launch_lines import ENGINES, runs_on
+from nhalf.decide.layouts import groups, layouts, name
+from nhalf.decide.pareto import front
+from nhalf.decide.regime import TIE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from nhalf.breakdown import Array
+    from nhalf.layout import Layout
+    from nhalf.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Whether "TP inside the node, PP across" holds: the best of each kind on as many devices, by what is compared.
+
+    `inside` has TP within a node and stages across, `across` one stage whose groups cross nodes.
+    """
+
+    devices: int
+    what: Literal["throughput", "one stream"]
+    inside: Choice
+    across: Choice
+
+    @property
+    def holds(self) -> bool | None:
+        """Tell whether stages across are better; None when the two tie."""
+        inside, across = self.inside.score, self.across.score
+        if max(inside, across) <= min(inside, across) * (1 + TIE):
+            return None
+        return inside > across
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """What was found: every candidate, the best point of each layout in order, those on the front, and the chosen one.
+
+    `nearest` is the point that misses the limits least, where none holds them; `refused` counts the layouts that were
+    left out by why; `judged` is the layout of a launch line at its batch, `judged_best` at its best within the limits.
+    """
+
+    gpus: int
+    wish: Wish
+    candidates: tuple[Candidate, ...]
+    rows: tuple[Choice, ...]
+    pareto: tuple[Choice, ...]
+    chosen: Choice | None
+    nearest: Choice | None
+    rules: tuple[Rule, ...]
+    refused: Mapping[str, int]
+    judged: Choice | None = None
+    judged_best: Choice | None = None
+
+    def every(self) -> Iterator[Choice]:
+        """Yield every layout at every batch that fits."""
+        for candidate in self.candidates:
+            meets, scores = _meets(candidate, self.wish), _scores(candidate, self.wish)
+            for place, (code, score) in enumerate(zip(meets.tolist(), scores.tolist(), strict=True)):
+                yield Choice(candidate=candidate, place=place, meets=_word(code), score=score)
+
+    def records(self, *, every: bool = False) -> list[dict[str, Any]]:
+        """Return rows by the keys of the contract: the best of each layout and the front, or every point."""
+        found: dict[tuple[int, int], Choice] = {}
+        for row in (*self.rows, *self.pareto, *(self.every() if every else ())):
+            found.setdefault((id(row.candidate), row.place), row)
+        return [self.record(row) for row in found.values()]
+
+    def record(self, row: Choice) -> dict[str, Any]:
+        """Return one row by the keys of the contract."""
+        layout, scenario = row.layout, row.candidate.scenario
+        first = row.ttft_s or (None, None)
+        return {
+            "layout": name(layout),
+            "tp": layout.tensor_parallel,
+            "pp": layout.pipeline_parallel,
+            "ep": layout.expert_parallel,
+            "attention_dp": layout.attention_dp,
+            "moe_tp": layout.moe_tensor_parallel if scenario.transformer.mixture else None,
+            "cp": layout.context_parallel,
+            "exchange": layout.routed_exchange if layout.attention_dp > 1 else None,
+            "replicas": self.replicas(layout),
+            "nodes": layout.nodes(scenario.system.fabric),
+            "batch": row.batch,
+            "tpot_s": row.tpot_s,
+            "ttft_low_s": first[0],
+            "ttft_high_s": first[1],
+            "tokens_per_s_per_user": row.per_user,
+            "tokens_per_s_per_gpu": row.per_gpu,
+            "cost_per_mtoken": row.cost_per_mtoken(self.wish.price_per_hour),
+            "binding": row.binding,
+            "pareto": any(each.candidate is row.candidate and each.place == row.place for each in self.pareto),
+            "meets": row.meets,
+            "tied": row.tied,
+            "fits_memory": row.fits,
+            "alike_ep": list(row.candidate.alike),
+            "runs_on": [engine for engine in ENGINES if runs_on(layout, engine)],
+        }
+
+    def to_polars(self) -> Any:  # noqa: ANN401  polars is optional
+        """Return every layout at every batch that fits as a polars data frame."""
+        import polars as pl
+
+        return pl.DataFrame(self.records(every=True), infer_schema_length=None)
+
+    def chart(self) -> Any:  # noqa: ANN401  altair is optional
+        """Return tokens/s of a user against tokens/s of a GPU as an Altair chart, with the front."""
+        import altair as alt
+
+        table: Any = alt.Data  # altair leaves it untyped
+        rows = [
+            {key: value for key, value in row.items() if not isinstance(value, list)}
+            for row in self.records(every=True)
+        ]
+        axes = {
+            "x": alt.X("tokens_per_s_per_user:Q", title="tokens/s per user"),
+            "y": alt.Y("tokens_per_s_per_gpu:Q", title="tokens/s per GPU"),
+        }
+        told = ["layout:N", "batch:Q", "tpot_s:Q", "binding:N", "meets:N"]
+        points = (
+            alt.Chart(table(values=rows)).mark_point(opacity=0.4).encode(**axes, color="binding:N", tooltip=told)
+        )
+        line = alt.Chart(table(values=[row for row in rows if row["pareto"]])).mark_line(point=True)
+        return points + line.encode(**axes, order="tokens_per_s_per_user:Q", tooltip=told)
+
+    def replicas(self, layout: Layout) -> int:
+        """Return how many replicas of a layout the devices hold."""
+        return self.gpus // layout.devices
+
+
+def search(base: Scenario, gpus: int, wish: Wish, judged: tuple[Layout, int | None] | None = None) -> Plan:
+    """Return the plan for so many devices: `base` has the workload of one request, its batch and layout do not matter.
+
+    `judged` is a layout with its batch (None: at its best) to hold against the plan.
+    """
+    refused: Counter[str] = Counter()
+    found: list[Candidate] = []
+    for alike in groups(layouts(base, gpus, wish)):
+        layout = next((each for each in alike if runs_on(each, base.stack.engine)), alike[0])
+        candidate = evaluate(replace(base, layout=layout), wish, tuple(each.expert_parallel for each in alike))
+        if candidate is None:
+            refused["does not fit in memory"] += len(alike)
+        else:
+            found.append(candidate)
+    candidates = tuple(found)
+    rows = _rows(candidates, wish)
+    chosen = _chosen(rows, base.stack.engine)
+    return Plan(
+        gpus=gpus,
+        wish=wish,
+        candidates=candidates,
+        rows=tuple(rows),
+        pareto=tuple(_front(candidates, wish)),
+        chosen=chosen,
+        nearest=None if chosen is not None else _nearest(candidates, wish),
+        rules=tuple(_rules(candidates, wish, base)),
+        refused=refused,
+        judged=None if judged is None else _judged(base, wish, *judged),
+        judged_best=None if judged is None else _judged(base, wish, judged[0], None),
+    )
+
+
+def _scores(candidate: Candidate, wish: Wish) -> Array:
+    """Return what is wanted most of, at every batch; money goes as tokens of a GPU do."""
+    return candidate.per_user if wish.goal == "latency" else candidate.per_gpu
+
+
+def _meets(candidate: Candidate, wish: Wish) -> Array:
+    """Return whether the limits hold at every batch: 0 no, 1 perhaps, 2 yes."""
+    found = np.where(candidate.marginal, 1, 2)
+    if wish.tpot_s is not None:
+        found = np.where(candidate.tpot_s <= wish.tpot_s, found, 0)
+    if wish.ttft_s is not None and np.any(found > 0) and candidate.first_s is not None:
+        low, high = candidate.first_s
+        found = np.where(low > wish.ttft_s, 0, np.where(high > wish.ttft_s, np.minimum(found, 1), found))
+    return found
+
+
+def _rows(candidates: Sequence[Candidate], wish: Wish) -> list[Choice]:
+    """Return the best point of each layout, the best layouts first: those that meet the limits, then the others."""
+    rows = [_best(candidate, wish) for candidate in candidates]
+    rows.sort(key=lambda row: (row.meets == "no", -row.score))
+    if not rows or rows[0].meets == "no":
+        return rows
+    limit = rows[0].score / (1 + TIE)
+    return [replace(row, tied=row.meets != "no" and row.score >= limit) for row in rows]
+
+
+def _best(candidate: Candidate, wish: Wish) -> Choice:
+    """Return the best point of a layout: of those that meet the limits, else the one that misses them least."""
+    meets, scores = _meets(candidate, wish), _scores(candidate, wish)
+    if np.any(meets > 0):
+        place = int(np.argmax(np.where(meets > 0, scores, -np.inf)))
+    else:
+        place = int(np.argmin(_missed(candidate, wish)))
+    return Choice(candidate=candidate, place=place, meets=_word(meets[place]), score=float(scores[place]))
+
+
+def _word(code: int) -> Literal["yes", "marginal", "no"]:
+    """Return the word of a code of `_meets`."""
+    return "yes" if code == 2 else "marginal" if code == 1 else "no"  # noqa: PLR2004  the codes of _meets
+
+
+def _missed(candidate: Candidate, wish: Wish) -> Array:
+    """Return by what factor the limits are missed at every batch: the worse of the two, at least 1 where they hold."""
+    missed = np.ones(len(candidate.batches))
+    if wish.tpot_s is not None:
+        missed = np.maximum(missed, candidate.tpot_s / wish.tpot_s)
+    if wish.ttft_s is not None and candidate.first_s is not None:
+        missed = np.maximum(missed, candidate.first_s[0] / wish.ttft_s)
+    return missed
+
+
+def _chosen(rows: Sequence[Choice], engine: str) -> Choice | None:
+    """Return the chosen row: of those that tie, the best that surely holds the limits and that the engine launches."""
+    tied = [row for row in rows if row.tied]
+    if not tied:
+        return None
+    launched = [row for row in tied if runs_on(row.layout, engine)]
+    for pool in ([row for row in launched if row.meets == "yes"], launched, tied):
+        if pool:
+            return pool[0]
+    return None
+
+
+def _nearest(candidates: Sequence[Candidate], wish: Wish) -> Choice | None:
+    """Return the point that misses the limits least."""
+    rows = [_best(candidate, wish) for candidate in candidates]
+    return min(rows, key=lambda row: float(_missed(row.candidate, wish)[row.place]), default=None)
+
+
+def _front(candidates: Sequence[Candidate], wish: Wish) -> Iterator[Choice]:
+    """Yield the points of all layouts that no other beats in tokens/s of a user and of a GPU, the fastest first."""
+    if not candidates:
+        return
+    users, gpus = (np.concatenate([getattr(each, name) for each in candidates]) for name in ("per_user", "per_gpu"))
+    owners = np.repeat(np.arange(len(candidates)), [len(each.batches) for each in candidates])
+    starts = np.cumsum([0, *(len(each.batches) for each in candidates)])
+    places = np.flatnonzero(front(users, gpus))
+    for point in places[np.argsort(-users[places])].tolist():
+        candidate = candidates[owners[point]]
+        place = point - int(starts[owners[point]])
+        meets = _word(_meets(candidate, wish)[place])
+        score = float(_scores(candidate, wish)[place])
+        yield Choice(candidate=candidate, place=place, meets=meets, score=score, pareto=True)
+
+
+def _rules(candidates: Sequence[Candidate], wish: Wish, base: Scenario) -> Iterator[Rule]:
+    """Yield what the numbers say of "TP inside the node, PP across", on the fewest devices that cross one.
+
+    Only layouts of TP and PP alone are compared, for what a GPU gives within the limits, and for one stream.
+    """
+    node = base.system.fabric.devices_per_node
+    plain = [each for each in candidates if each.layout.stage_devices == each.layout.tensor_parallel]
+    plain = [each for each in plain if each.layout.expert_parallel == 1]
+    sizes = sorted({each.layout.devices for each in plain if each.layout.devices > node})
+    for devices in sizes:
+        same = [each for each in plain if each.layout.devices == devices]
+        inside = [each for each in same if each.layout.stage_devices <= node and each.layout.pipeline_parallel > 1]
+        across = [each for each in same if each.layout.stage_devices > node and each.layout.pipeline_parallel == 1]
+        if not inside or not across:
+            continue
+        yield _rule(devices, "throughput", inside, across, replace(wish, goal="tokens-per-gpu"))
+        yield _rule(devices, "one stream", inside, across, Wish(goal="latency"))
+        return
+
+
+def _rule(
+    devices: int,
+    what: Literal["throughput", "one stream"],
+    inside: Sequence[Candidate],
+    across: Sequence[Candidate],
+    wish: Wish,
+) -> Rule:
+    """Return the best of each kind: within the limits where both have such a point, else without limits."""
+    pools = [[_best(each, wish) for each in pool] for pool in (inside, across)]
+    held = [[row for row in rows if row.meets != "no"] for rows in pools]
+    if not all(held):
+        held = [[_best(each, Wish(goal=wish.goal)) for each in pool] for pool in (inside, across)]
+    best = [max(rows, key=lambda row: row.score) for rows in held]
+    return Rule(devices=devices, what=what, inside=best[0], across=best[1])
+
+
+def _judged(base: Scenario, wish: Wish, layout: Layout, batch: int | None) -> Choice | None:
+    """Return the layout of a launch line at its batch, or at its best; None where it does not fit."""
+    narrowed = replace(wish, batches=None if batch is None else (batch,))
+    candidate = evaluate(replace(base, layout=layout), narrowed)
+    return None if candidate is None else _best(candidate, wish)

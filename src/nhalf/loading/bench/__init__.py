@@ -1,0 +1,86 @@
+"""Benchmarks of serving engines: their result files as rows of a case table.
+
+Read are the result block, JSON and JSON lines of `vllm bench serve` and `sglang.bench_serving`, and the JSON and CSV
+exports of genai-perf and aiperf. They know the load and the times; system, layout and dtypes come from flags, or from
+the end of a file's name on the command line: `run.json@tp=8,kv_dtype=fp8`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nhalf.errors import InputError
+from nhalf.loading.bench import block, perf, serving
+from nhalf.loading.cases import DEGREES, NAMES, NUMBERS, Table, read_table
+from nhalf.loading.files import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["read"]
+
+_SETTABLE = (*NAMES, *DEGREES, *NUMBERS)
+_COLUMNS = (*NAMES, *DEGREES, *NUMBERS, "ttft_s", "tpot_s", "quality_flag", "file")
+
+
+def read(names: Sequence[str]) -> Table:
+    """Return the runs in some files as one table; a file that is a case table already keeps all of its columns.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, or is none of the formats.
+    """
+    if len(names) == 1 and "@" not in names[0] and _is_table(Path(names[0])):
+        return read_table(Path(names[0]))
+    rows: list[Mapping[str, str]] = []
+    for name in names:
+        path, said = _split(name)
+        rows += [{**row, **said, "file": path.name} for row in _rows(path)]
+    header = tuple(dict.fromkeys((*_COLUMNS, *(key for row in rows for key in row))))
+    cells = [[row.get(key, "") for key in header] for row in rows]
+    return Table(path=", ".join(names), header=header, rows=cells, first_line=1)
+
+
+def _split(name: str) -> tuple[Path, dict[str, str]]:
+    """Return the path in a name, and what `@tp=8,...` behind it says."""
+    path, _, texts = name.partition("@")
+    said = {}
+    for text in filter(None, texts.split(",")):
+        key, equals, value = text.partition("=")
+        if not equals or key not in _SETTABLE:
+            raise InputError(f"{text!r} says nothing", where=name, allowed=f"key=value, key of {', '.join(_SETTABLE)}")
+        said[key] = value
+    return Path(path), said
+
+
+def _is_table(path: Path) -> bool:
+    """Tell whether a file is a case table: a CSV file whose header names a model or a time per token."""
+    if path.suffix != ".csv":
+        return False
+    header = read_text(path).partition("\n")[0].split(",")
+    return "tpot_s" in header or "model" in header
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    """Return the runs in one file.
+
+    Raises
+    ------
+    InputError
+        It is none of the formats.
+    """
+    if _is_table(path):
+        table = read_table(path)
+        return [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    text = read_text(path)
+    for reader in (serving.rows, perf.rows, block.rows):
+        found = reader(text)
+        if found:
+            return found
+    raise InputError(
+        "there is no result of a serving benchmark in it",
+        where=str(path),
+        allowed="output of vllm bench serve, sglang.bench_serving, genai-perf, aiperf, or a CSV case table",
+    )

@@ -1,0 +1,29 @@
+"""Numbers of benchmark results as cells of a case table."""
+
+from __future__ import annotations
+
+
+def cell(value: object, scale: float = 1.0) -> str:
+    """Return a number, times a scale, as the text of a cell; empty where there is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124  NaN
+        return ""
+    return f"{value * scale:.9g}"
+
+
+def per_request(total: object, requests: object) -> str:
+    """Return the mean of a total over requests as the text of a cell."""
+    both = isinstance(total, int | float) and isinstance(requests, int | float)
+    return f"{total / requests:.9g}" if both and requests else ""  # type: ignore[operator]
+
+
+def in_flight(row: dict[str, str], requests_per_s: object) -> str:
+    """Return how many requests were in flight, by Little's law: rate x (first token + the others).
+
+    References
+    ----------
+    J. D. C. Little, "A proof for the queuing formula L = lambda W", Operations Research 9 (1961).
+    """
+    if not isinstance(requests_per_s, int | float) or not (row["ttft_s"] and row["tpot_s"] and row["osl"]):
+        return ""
+    seconds = float(row["ttft_s"]) + float(row["tpot_s"]) * max(float(row["osl"]) - 1, 0)
+    return f"{max(requests_per_s * seconds, 1.0):.4g}"

@@ -1,0 +1,53 @@
+"""JSON of `vllm bench serve --save-result` and JSON lines of `sglang.bench_serving --output-file`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nhalf.loading.bench.numbers import cell, in_flight, per_request
+
+_ENGINES = {"vllm": "vllm", "openai": "", "sglang": "sglang", "trt": "trtllm", "tensorrt-llm": "trtllm"}
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    """Return the runs in a text; none where it is of another format."""
+    found = []
+    for result in _results(text):
+        if "completed" not in result or not ({"median_tpot_ms", "mean_tpot_ms"} & set(result)):
+            continue
+        found.append(_row(result))
+    return found
+
+
+def _results(text: str) -> list[dict[str, Any]]:
+    """Return the JSON objects of a text: one, a list, or one a line."""
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError:
+        try:
+            whole = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except json.JSONDecodeError:
+            return []
+    return [result for result in (whole if isinstance(whole, list) else [whole]) if isinstance(result, dict)]
+
+
+def _row(result: dict[str, Any]) -> dict[str, str]:
+    """Return one run: medians, because a mean holds the start of the burst."""
+    backend = str(result.get("backend") or result.get("endpoint_type") or "")
+    engine = next((name for word, name in _ENGINES.items() if backend.startswith(word)), "")
+    row = {
+        "model": str(result.get("model_id") or result.get("model") or ""),
+        "engine": engine,
+        "isl": per_request(result.get("total_input_tokens"), result["completed"]),
+        "osl": per_request(result.get("total_output_tokens"), result["completed"]),
+        "tpot_s": cell(result.get("median_tpot_ms", result.get("mean_tpot_ms")), 1e-3),
+        "ttft_s": cell(result.get("median_ttft_ms", result.get("mean_ttft_ms")), 1e-3),
+        "accepted_tokens": "",
+    }
+    accepted = result.get("accept_length")
+    if isinstance(accepted, int | float) and accepted > 1:
+        row["accepted_tokens"] = row["tokens_per_step"] = cell(accepted)
+    row["concurrency"] = cell(result.get("max_concurrency")) or cell(result.get("concurrency"))
+    row["concurrency"] = row["concurrency"] or in_flight(row, result.get("request_throughput"))
+    return row

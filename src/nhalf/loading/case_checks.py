@@ -1,0 +1,101 @@
+"""Checks of measured runs: what looks wrong in a table, by line, before anything is fitted to it or judged by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from nhalf.predict.response import response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nhalf.breakdown import Array
+    from nhalf.loading.cases import Cases, Group, Table
+
+REPEAT: Final = 0.18
+"""A repeated run differs by more than 18 % once in ten times (the house's decode-step note): beyond it is no noise."""
+LONGEST_S: Final = 10.0
+"""A time per token that is longer [s] was written in another unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One doubtful row: its index, the line in the file, a code, and the sentence."""
+
+    row: int
+    line: int
+    code: str
+    text: str
+
+
+def findings(cases: Cases, measured_s: Array) -> list[Finding]:
+    """Return what looks wrong with the measured times [s] of a table, in the order of its lines."""
+    table = cases.table
+    found = [*_duplicates(table, measured_s), *_units(table, measured_s)]
+    for group in cases.groups:
+        found += _below_bound(table, group, measured_s)
+        found += _falling(table, group, measured_s)
+    return sorted(found, key=lambda finding: (finding.line, finding.code))
+
+
+def _duplicates(table: Table, measured_s: Array) -> Iterator[Finding]:
+    """Yield rows that repeat an earlier one to the last digit, name apart: one measurement counted twice."""
+    first: dict[tuple[str, ...], int] = {}
+    kept = [index for index, name in enumerate(table.header) if name not in ("id", "curve", "source")]
+    for row, cells in enumerate(table.rows):
+        if not np.isfinite(measured_s[row]):
+            continue
+        key = tuple(cells[index] for index in kept)
+        earlier = first.setdefault(key, row)
+        if earlier != row:
+            line = table.line(row)
+            yield Finding(row=row, line=line, code="duplicate", text=f"the same as line {table.line(earlier)}")
+
+
+def _units(table: Table, measured_s: Array) -> Iterator[Finding]:
+    """Yield rows whose time can hardly be in seconds."""
+    for row in np.flatnonzero(measured_s > LONGEST_S).tolist():
+        text = f"{measured_s[row]:g} s per token: tpot_s is in seconds; is this in ms?"
+        yield Finding(row=row, line=table.line(row), code="unit", text=text)
+
+
+def _below_bound(table: Table, group: Group, measured_s: Array) -> Iterator[Finding]:
+    """Yield rows that are faster than the memory and the arithmetic of their device allow."""
+    narrow = group.scenario.having({"workload.kv_bytes": min(group.other_kv_bytes, _kv_bytes(group))})
+    bound = response(narrow, len(group.rows)).bound_s / group.scenario.workload.accepted_tokens
+    times = measured_s[group.rows]
+    for index in np.flatnonzero(times < bound).tolist():
+        row = int(group.rows[index])
+        text = f"{1e3 * times[index]:.3g} ms is below the datasheet's bound of {1e3 * bound[index]:.3g} ms"
+        yield Finding(row=row, line=table.line(row), code="below-bound", text=text)
+
+
+def _kv_bytes(group: Group) -> float:
+    return float(np.mean(group.scenario.workload.kv_bytes))
+
+
+def _falling(table: Table, group: Group, measured_s: Array) -> Iterator[Finding]:
+    """Yield rows with a larger batch than another of their curve and a smaller step, beyond the noise of a repeat."""
+    names = ("isl", "osl", "context", "engine_version", "library", "mode")
+    told = [table.column(name) for name in names]
+    curves: dict[tuple[str, ...], list[int]] = {}
+    for index, row in enumerate(group.rows.tolist()):
+        curves.setdefault(tuple(texts[row] for texts in told), []).append(index)
+    batch = np.broadcast_to(np.asarray(group.scenario.workload.batch), len(group.rows))
+    for members in curves.values():
+        slowest: tuple[float, float, int] | None = None
+        for index in sorted(members, key=lambda each: (batch[each], group.rows[each])):
+            row, time = int(group.rows[index]), measured_s[group.rows[index]]
+            if not np.isfinite(time):
+                continue
+            if slowest and batch[index] > slowest[1] and time < slowest[0] * (1 - REPEAT):
+                text = (
+                    f"batch {batch[index]:g} takes {1e3 * time:.3g} ms, less than {1e3 * slowest[0]:.3g} ms of batch "
+                    f"{slowest[1]:g} in line {table.line(slowest[2])}"
+                )
+                yield Finding(row=row, line=table.line(row), code="falling", text=text)
+            if slowest is None or time > slowest[0]:
+                slowest = (float(time), float(batch[index]), row)

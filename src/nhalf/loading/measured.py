@@ -1,0 +1,44 @@
+"""Measured columns of a case table: read where predictions are compared with them, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nhalf.errors import InputError
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Array
+    from nhalf.loading.cases import Table
+    from nhalf.predict.response import Mask
+
+
+def measured_s(table: Table, column: str = "tpot_s") -> Array:
+    """Return the measured time of every row [s], NaN where there is none.
+
+    Raises
+    ------
+    InputError
+        The table has no such column, or a cell holds no positive number.
+    """
+    if column not in table.header:
+        raise InputError(f"no column {column}", where=table.path, allowed="a measured time per output token [s]")
+    found = np.full(len(table.rows), np.nan)
+    for row, text in enumerate(table.column(column)):
+        if not text.strip():
+            continue
+        try:
+            found[row] = float(text)
+        except ValueError as error:
+            where = f"{table.path}:{table.line(row)}"
+            raise InputError(f"{column} {text!r} is not a number", where=where, allowed="seconds, no unit") from error
+        if not found[row] > 0:
+            where = f"{table.path}:{table.line(row)}"
+            raise InputError(f"{column} {text!r} is not above 0", where=where, allowed="seconds")
+    return found
+
+
+def unflagged(table: Table) -> Mask:
+    """Return a mask of the rows whose column `quality_flag` is empty; all of them where there is none."""
+    return np.array([not text.strip() for text in table.column("quality_flag")])

@@ -1,0 +1,140 @@
+"""Scaling curves: tables of devices, batch and what was measured, under the names in use, and what is known of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from nhalf.decide.lint import LABELS, Known, Point
+from nhalf.decide.regime import crossover
+from nhalf.errors import InputError, did_you_mean
+from nhalf.loading.cases import Table, read_table
+from nhalf.loading.degrees import Degrees
+from nhalf.loading.request import Request, scenarios
+from nhalf.predict.memory import held_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from nhalf.scenario import Scenario
+
+_NAMES: Final = {
+    "devices": ("devices", "gpus", "num_gpus", "n_devices", "ranks", "world_size", "tp"),
+    "batch": ("batch", "batch_size", "concurrency", "max_concurrency", "bs"),
+    "step_s": ("step_s", "tpot_s", "itl_s", "time_per_token_s"),
+    "step_ms": ("step_ms", "tpot_ms", "itl_ms", "mean_tpot_ms", "median_tpot_ms", "mean_itl_ms", "median_itl_ms"),
+    "tokens_per_s": ("tokens_per_s", "tok_s", "tokens_per_second", "output_throughput", "throughput"),
+    "mode": ("mode", "launch_mode"),
+    "engine": ("engine", "framework", "backend"),
+    "weights": ("weights", "weight_dtype", "dtype", "precision"),
+    "kv": ("kv", "kv_dtype"),
+}  # fmt: skip
+"""The names under which a column may stand, the first that the table has."""
+
+
+def read(path: Path) -> list[Point]:
+    """Return the points of a table of scaling curves.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, has no devices, or holds a number that is none.
+    """
+    table = read_table(path)
+    if _column(table, "devices") is None:
+        raise InputError(
+            "there is no column of devices", where=str(path), allowed=", ".join(_NAMES["devices"]),
+            do=did_you_mean("devices", table.header),
+        )  # fmt: skip
+    return [_point(table, row) for row in range(len(table.rows))]
+
+
+def _column(table: Table, name: str) -> str | None:
+    """Return the name that a column has in a table, or None."""
+    lowered = {head.lower(): head for head in table.header}
+    return next((lowered[alias] for alias in _NAMES.get(name, (name,)) if alias in lowered), None)
+
+
+def _text(table: Table, name: str, row: int) -> str:
+    """Return a cell, or an empty text where the table has no such column."""
+    head = _column(table, name)
+    return "" if head is None else table.rows[row][table.header.index(head)].strip()
+
+
+def _number(table: Table, name: str, row: int) -> float | None:
+    """Return a cell as a positive number, None where it is empty.
+
+    Raises
+    ------
+    InputError
+        It is no number, or not positive.
+    """
+    text = _text(table, name, row)
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not value > 0 or not np.isfinite(value):
+        where = f"{table.path}:{table.line(row)}"
+        raise InputError(f"{_column(table, name)} {text!r} is no number above 0", where=where, allowed="such as 8")
+    return value
+
+
+def _point(table: Table, row: int) -> Point:
+    """Return one row."""
+    devices = _number(table, "devices", row)
+    if devices is None or not devices.is_integer():
+        where = f"{table.path}:{table.line(row)}"
+        raise InputError("the number of devices is missing or not whole", where=where, allowed="such as 8")
+    step = _number(table, "step_s", row)
+    in_ms = _number(table, "step_ms", row)
+    return Point(
+        row=table.line(row),
+        devices=int(devices),
+        batch=_number(table, "batch", row),
+        step_s=step if step is not None or in_ms is None else in_ms / 1e3,
+        tokens_per_s=_number(table, "tokens_per_s", row),
+        labels={name: text for name in LABELS if (text := _text(table, name, row))},
+    )
+
+
+def known(points: Iterable[Point]) -> Mapping[tuple[str, str], Known]:
+    """Return what the catalogue knows of the models and systems of some points; nothing of those that it does not."""
+    found: dict[tuple[str, str], Known] = {}
+    for point in points:
+        key = (point.labels.get("model", ""), point.labels.get("system", ""))
+        if all(key) and key not in found:
+            about = _known(point, *key)
+            if about is not None:
+                found[key] = about
+    return found
+
+
+def _known(point: Point, model: str, system: str) -> Known | None:
+    """Return what is known of a model on a system, or None."""
+    named = {name: point.labels.get(name) for name in ("weights", "engine", "mode")}
+    try:
+        base = scenarios(Request(model=model, systems=(system,), **named)).scenarios[0]  # type: ignore[arg-type]
+    except InputError:
+        return None
+    device = base.system.device
+    weights = float(np.mean(held_weights(base).value))
+    return Known(
+        devices_per_node=base.system.fabric.devices_per_node,
+        turning_batch=_turning(base, model, system),
+        floor_s=weights / float(np.mean(device.memory_bandwidth_bytes_per_s)),
+    )
+
+
+def _turning(base: Scenario, model: str, system: str) -> float | None:
+    """Return the batch at which the all-reduce of a whole node doubles its floor, or None."""
+    degrees = Degrees(tp=(base.system.fabric.devices_per_node,))
+    try:
+        whole = scenarios(Request(model=model, systems=(system,), degrees=degrees)).scenarios[0]
+    except InputError:
+        return None
+    return crossover(whole).batch_at_double_floor if whole.layout.tensor_parallel > 1 else None

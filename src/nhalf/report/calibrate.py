@@ -1,0 +1,199 @@
+"""The answer of `nhalf calibrate`: constants with intervals and what is not identified, as page, document and file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nhalf import units
+from nhalf.report.document import envelope
+from nhalf.report.validate import checks, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.calibrate.derive import Constant
+    from nhalf.calibrate.split import Split
+    from nhalf.calibrate.stack import StackFit
+    from nhalf.loading.case_checks import Finding
+    from nhalf.report.canvas import Canvas
+
+_FEW = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Calibrated:
+    """Everything that a calibration found: the fit, the splits, and what looks wrong in the runs."""
+
+    fit: StackFit
+    splits: Sequence[Split]
+    doubts: Sequence[Finding]
+    engine: str
+    path: str
+
+
+def write(found: Calibrated, canvas: Canvas, *, output: str | None) -> None:
+    """Write the verdict, the constants, the split by device count, and the next command."""
+    fit = found.fit
+    known = [each for each in fit.constants if each.identified]
+    canvas.paragraph(_verdict(fit, known), bold=True)
+    canvas.paragraph(
+        f"{percent(fit.held_out_error)} off in the median on runs held out, {percent(fit.before_error)} with the "
+        "constants of all stacks"
+    )
+    canvas.heading("Constants (95 % intervals)")
+    shown = [each for each in fit.constants if each.identified or each.moved]
+    rows = [_row(each) for each in sorted(shown, key=lambda each: not each.identified)]
+    if rows:
+        canvas.table(["<constant", "value", "low", "high", "before", "<the runs tell"], rows)
+    kept = [_plain(each.name) for each in fit.constants if each not in shown]
+    if kept:
+        canvas.paragraph(f"kept as they were: {', '.join(kept)}", indent="  ")
+    _splits(found.splits, canvas)
+    if fit.notes:
+        canvas.heading("Notes")
+        for _, text in fit.notes:
+            canvas.paragraph(f"  {text}", indent="    ")
+    checks(found.doubts, canvas)
+    canvas.heading("Next")
+    name = output or "my-stack.toml"
+    step = f"nhalf validate {found.path} --stack {name}"
+    canvas.paragraph(f"  {step}" if output else f"  nhalf calibrate {found.path} -o {name}")
+
+
+def _verdict(fit: StackFit, known: Sequence[Constant]) -> str:
+    """Return what the runs tell, in words."""
+    runs = "1 run identifies" if fit.rows == 1 else f"{fit.rows} runs identify"
+    if not known:
+        return f"{runs} no constant: all stay near those of all stacks."
+    names = ", ".join(_plain(each.name) for each in known)
+    return f"{runs} {names}; the other constants keep their priors."
+
+
+def _plain(name: str) -> str:
+    """Return the name of a constant in words."""
+    return name.removesuffix("_s").replace("_", " ")
+
+
+def _row(each: Constant) -> list[str]:
+    """Return the cells of one constant."""
+    unit = "s" if each.name.endswith("_s") else "1"
+    numbers = (units.format_value(value, unit) for value in (each.value, each.low, each.high, each.prior))
+    return [_plain(each.name), *numbers, "yes" if each.identified else "no: mostly prior"]
+
+
+def _splits(found: Sequence[Split], canvas: Canvas) -> None:
+    """Write c + W / K of the loads that were measured on several device counts."""
+    if not found:
+        return
+    canvas.heading("By device count: step = c + W / K")
+    for split in found[:_FEW]:
+        counts = ", ".join(f"TP{count}" for count in split.devices)
+        constant = f"c = {units.format_time(split.constant_s)}{_interval(split.constant_interval_s)}"
+        canvas.paragraph(
+            f"  {split.name}, {counts}: {constant}, W = {units.format_time(split.shared_s)}", indent="    "
+        )
+        bandwidth = units.format_bandwidth(split.implied_bandwidth_bytes_per_s)
+        share = split.implied_bandwidth_bytes_per_s / split.datasheet_bytes_per_s
+        canvas.paragraph(
+            f"    W reads the weights at {bandwidth}, {percent(share)} of the datasheet; c is "
+            f"{units.format_time(split.per_collective_s)} for each of {split.collectives:g} collectives; "
+            f"{split.verdict} ({units.format_time(split.link_s)} by the model).",
+            indent="    ",
+        )
+        if not split.degrees_of_freedom:
+            canvas.paragraph("    Two counts leave no degree of freedom: no interval.", indent="    ")
+    if len(found) > _FEW:
+        canvas.paragraph(f"  and {len(found) - _FEW} other loads, in the document")
+
+
+def _interval(interval: tuple[float, float] | None) -> str:
+    """Return an interval of times; a lower end below 0 is 0."""
+    if interval is None:
+        return ""
+    return f" ({units.format_time(max(interval[0], 0.0))} to {units.format_time(max(interval[1], 0.0))})"
+
+
+def document(found: Calibrated) -> dict[str, Any]:
+    """Return the document of the contract; the split of the first load stands at the top too."""
+    fit = found.fit
+    splits = [_split(split) for split in found.splits]
+    body = {
+        "constants": [
+            {
+                "name": each.name,
+                "value": each.value,
+                "low": each.low,
+                "high": each.high,
+                "identified": each.identified,
+                "prior": each.prior,
+            }
+            for each in fit.constants
+        ],
+        "rows": fit.rows,
+        "median_error": fit.median_error,
+        "held_out_error": fit.held_out_error,
+        "before_error": fit.before_error,
+        "notes": [{"code": code, "text": text} for code, text in fit.notes],
+        "findings": [{"line": doubt.line, "code": doubt.code, "text": doubt.text} for doubt in found.doubts],
+        "splits": splits,
+        **(splits[0] if splits else dict.fromkeys(_SPLIT_KEYS)),
+    }
+    return envelope("calibrate", body)
+
+
+_SPLIT_KEYS = (
+    "constant_s", "weights_s", "implied_bandwidth_bytes_per_s", "per_collective_s", "degrees_of_freedom",
+)  # fmt: skip
+
+
+def _split(split: Split) -> dict[str, Any]:
+    """Return a split; what is unknown is null."""
+    bandwidth = split.implied_bandwidth_bytes_per_s
+    constant, shared = split.constant_interval_s, split.shared_interval_s
+    return {
+        "load": split.name,
+        "devices": list(split.devices),
+        "constant_s": split.constant_s,
+        "constant_low_s": constant[0] if constant else None,
+        "constant_high_s": constant[1] if constant else None,
+        "weights_s": split.shared_s,
+        "weights_low_s": shared[0] if shared else None,
+        "weights_high_s": shared[1] if shared else None,
+        "implied_bandwidth_bytes_per_s": bandwidth if math.isfinite(bandwidth) else None,
+        "per_collective_s": split.per_collective_s,
+        "degrees_of_freedom": split.degrees_of_freedom,
+        "verdict": split.verdict,
+    }
+
+
+def stack_file(found: Calibrated, *, date: str) -> str:
+    """Return the stack as the file that `--stack` reads."""
+    fit = found.fit
+    low, high = (math.exp(sign * width) for sign, width in zip((-1, 1), fit.half_widths, strict=True))
+    lines = [
+        f"# A stack calibrated by nhalf calibrate on {fit.rows} runs: held out, they are",
+        f"# {percent(fit.held_out_error)} off in the median. Use it with --stack.",
+        "",
+        "[common]",
+        f'source = "{_quoted(found.path)}"',
+        'kind = "fitted"',
+        f'date = "{date}"',
+        f'locator = "nhalf calibrate, {fit.rows} runs"',
+        "",
+        "[band]",
+        f"low = {low:.4f}",
+        f"high = {high:.4f}",
+    ]
+    for each in fit.constants:
+        scale, unit = (1e6, " us") if each.name.endswith("_s") else (1.0, "")
+        value, least, most = (f"{number * scale:.5g}{unit}" for number in (each.value, each.low, each.high))
+        lines += ["", f"[constants.{each.name.removesuffix('_s')}]", f'value = "{value}"', f'low = "{least}"']
+        lines += [f'high = "{most}"', f'note = "{"identified" if each.identified else "mostly prior"}"']
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """Return a text as it stands inside double quotes in TOML."""
+    return text.replace("\\", "/").replace('"', "'")

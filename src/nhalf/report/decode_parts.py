@@ -1,0 +1,172 @@
+"""Parts of the answer of `nhalf decode` that not every answer has: memory, remedies, drafts, caches on their way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nhalf import units
+from nhalf.breakdown import columns
+from nhalf.report import verdict
+from nhalf.report.document import whole
+
+if TYPE_CHECKING:
+    from nhalf.decide.comparison import Comparison, Panel, Row
+    from nhalf.report.canvas import Canvas
+
+
+def exchange_notes(comparison: Comparison) -> list[str]:
+    """Return what the collectives across nodes and those of experts rest on, and what splitting TP over nodes costs."""
+    rows = comparison.rows
+    notes = []
+    planned = dict.fromkeys(row.label for row in rows if row.crosses_nodes and row.kind == "modelled")
+    if planned:
+        names = verdict.joined(list(planned))
+        notes.append(f"{names}: nothing was measured across nodes; NCCL's own plan is taken, and the band is wide.")
+    for row in rows:
+        found = row.split
+        if found is not None and not row.prefills:
+            per_node = row.scenario.system.fabric.devices_per_node
+            notes.append(
+                f"{row.label}, batch {row.batch:g}: an all-reduce takes {units.format_time(found.across_s)} over "
+                f"{found.nodes} nodes, {units.format_time(found.inside_s)} on the {per_node} devices of one; "
+                f"{found.count:g} of them cost {units.format_time(found.cost_s)} a step more."
+            )
+    seen = {(way, curve, row.label): None for row in rows for way, curve in row.routed.items()}
+    for way, curve, label in seen:
+        how = (
+            f"measured, {curve}" if curve else "by the law of distinct ranks hit; nothing was measured there, wide band"
+        )
+        notes.append(f"{label}: {way} {how}.")
+    return notes
+
+
+def write_memory(comparison: Comparison, canvas: Canvas) -> None:
+    """Write what each layout holds on a device, and how many sequences fit; each layout of a system once."""
+    canvas.heading("Memory on each device (GB)")
+    several = len({panel.system for panel in comparison.panels}) > 1
+    rows: dict[tuple[str, str], list[Row]] = {}
+    for row in comparison.rows:
+        rows.setdefault((row.scenario.system.name, row.label), []).append(row)
+    batches = [f"{row.batch:g}" for row in next(iter(rows.values()))]
+    cells = [
+        [
+            ", ".join(key) if several else key[1],
+            _gigabytes(each[0].memory.weights_bytes),
+            " / ".join(_gigabytes(row.memory.cache_bytes) for row in each),
+            _gigabytes(each[0].memory.workspace_bytes),
+            _gigabytes(each[0].memory.usable_bytes),
+            f"{each[0].memory.largest_batch:.0f}",
+        ]
+        for key, each in rows.items()
+    ]
+    cache = f"KV at batch {' / '.join(batches)}"
+    canvas.table(["<layout", "weights", cache, "workspace", "usable", "largest batch"], cells)
+    for row in comparison.rows:
+        if row.running < row.batch:
+            canvas.paragraph(f"  {_cap(row)}", indent="    ")
+
+
+def _gigabytes(size_bytes: float) -> str:
+    """Return a size in GB to one decimal, more where that is nothing."""
+    size = size_bytes / 1e9
+    return f"{size:.1f}" if size >= 0.95 or not size else f"{size:.2g}"  # noqa: PLR2004  where one decimal has one digit
+
+
+def _cap(row: Row) -> str:
+    """Return in words that the cache holds fewer sequences than ask for it."""
+    most = "1" if row.running <= 1 else f"{row.running:.0f}"
+    return (
+        f"{row.label}, batch {row.batch:g}: the KV cache has room for {most} of {row.batch:g} sequences of "
+        f"{_length(row):g} tokens; the others wait, and the step is that of {most}."
+    )
+
+
+def _length(row: Row) -> float:
+    """Return the tokens of a sequence at its longest."""
+    workload = row.scenario.workload
+    return float(np.mean(workload.prompt_tokens + workload.output_tokens))
+
+
+def write_remedies(comparison: Comparison, canvas: Canvas) -> None:
+    """Write what each remedy that is on saves, a line each."""
+    panels = [panel for panel in comparison.panels if panel.remedies]
+    if not panels:
+        return
+    what = "prompt" if panels[0].rows[0].prefills else "token"
+    canvas.heading(f"What the remedies save (time per {what} without it, with it)")
+    said: set[str] = set()
+    for panel in panels:
+        where = f"{panel.fastest.label}, batch {panel.batch:g}: " if len(panels) > 1 else ""
+        for remedy in panel.remedies:
+            times = f"{units.format_time(remedy.without_s)} to {units.format_time(remedy.with_s)}"
+            word = "saves" if remedy.gain >= 0 else "costs"
+            limit = "" if remedy.name in said else f" Limit: {remedy.limit}."
+            said.add(remedy.name)
+            text = f"{where}{remedy.name}: {word} {verdict.percent(abs(remedy.gain))}, {times}.{limit}"
+            canvas.paragraph(f"  {text}", indent="      ")
+
+
+def write_transfer(comparison: Comparison, canvas: Canvas) -> None:
+    """Write what handing over the cache takes, and what binds it."""
+    rows = [row for row in comparison.rows if row.transfer is not None]
+    if not rows:
+        return
+    canvas.heading("Cache from prefill to decode (each device over a link of its own)")
+    for row in rows:
+        found = transfer(row)
+        if found is None:
+            continue
+        words = f"{units.format_size(found['bytes_per_device'])} a device, {units.format_size(found['bytes'])} in all, "
+        words += f"take {units.format_time(found['time_s'])}; {found['binding']} binds. "
+        share = found["time_s"] / row.step_s
+        hidden = "sent layer by layer the prefill hides it" if share < 1 else "the link is slower than the prefill"
+        after = units.format_time(row.step_s + found["time_s"])
+        words += f"That is {verdict.percent(share)} of the prefill: {hidden}; sent at its end, {after} in all."
+        canvas.paragraph(f"  {row.label}, batch {row.batch:g}: {words}", indent="    ")
+
+
+def transfer(row: Row) -> dict[str, Any] | None:
+    """Return the keys of the transfer of a cache; None where none was asked for."""
+    if row.transfer is None:
+        return None
+    owed = {name: float(np.mean(value)) for name, value in columns(row.transfer).items()}
+    sent = row.memory.cache_bytes
+    return {
+        "bytes_per_device": sent,
+        "bytes": sent * row.scenario.layout.devices,
+        "time_s": float(row.transfer.value),
+        "latency_s": owed["fixed"],
+        "transfer_s": owed["transfer"],
+        "binding": "latency" if owed["fixed"] > owed["transfer"] else "bandwidth",
+    }
+
+
+def memory(row: Row) -> dict[str, Any]:
+    """Return the keys of what a device of a row holds."""
+    held = row.memory
+    return {
+        "weights_bytes": held.weights_bytes,
+        "kv_bytes": held.cache_bytes,
+        "workspace_bytes": held.workspace_bytes,
+        "usable_bytes": held.usable_bytes,
+    }
+
+
+def remedies(panel: Panel) -> list[dict[str, Any]]:
+    """Return what each remedy that is on saves for the fastest row of a panel."""
+    return [
+        {
+            "system": panel.system,
+            "batch": whole(panel.batch),
+            "layout": panel.fastest.label,
+            "name": remedy.name,
+            "flag": remedy.flag,
+            "without_s": remedy.without_s,
+            "with_s": remedy.with_s,
+            "gain": remedy.gain,
+            "limit": remedy.limit,
+        }
+        for remedy in panel.remedies
+    ]

@@ -1,0 +1,137 @@
+"""The answer of `nhalf fit` as a page: each curve with its line, its misfit, and the decode messages on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from nhalf import units
+from nhalf.evidence.verdict import of_curve
+from nhalf.report.figures import latency
+from nhalf.report.figures.figure import size
+from nhalf.report.page import Card, Page, Section, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.breakdown import Array
+    from nhalf.evidence.curvefit import CurveFit
+    from nhalf.evidence.intervals import Estimate
+    from nhalf.evidence.marks import Mark
+    from nhalf.report.fit import Answer
+
+_SHOWN: Final = 12
+_BETWEEN: Final = 48
+_FEW: Final = 2
+
+
+def page(answer: Answer) -> Page:
+    """Return the page of a fit; of many curves the first twelve are drawn."""
+    curves = answer.fit.curves
+    drawn = [curve for curve in curves if len(curve.fitted_points[0]) >= _FEW][:_SHOWN]
+    sections = [_section(place, curve, answer.marks) for place, curve in enumerate(drawn)]
+    marks = Section(key="messages", title="Decode messages on the curve", table=_marks(answer.marks))
+    notes = [f"{curve.series.key}: {note.text}" for curve in curves for note in curve.notes]
+    notes += [*answer.mark_doubts, *answer.tripped]
+    notes += [f"not read: {skip.file}{f':{skip.line}' if skip.line else ''}: {skip.why}" for skip in answer.fit.skipped]
+    if len(curves) > len(drawn):
+        notes.insert(0, f"{len(curves) - len(drawn)} of {len(curves)} curves are not drawn")
+    files = list(dict.fromkeys(curve.series.key.file for curve in curves if curve.series.key.file))
+    return Page(
+        title=f"Fit of {', '.join(files[:_FEW])}{' and more' if len(files) > _FEW else ''}" if files else "Fit",
+        verdict=[of_curve(curve) for curve in curves[:_SHOWN]],
+        cards=_cards(curves[0]) if len(curves) == 1 else [card for curve in drawn for card in _cards(curve)[:1]],
+        sections=[*sections, *([marks] if answer.marks else [])],
+        notes=notes,
+    )
+
+
+def _cards(curve: CurveFit) -> list[Card]:
+    """Return the numbers of a curve with their intervals."""
+    key = str(curve.series.key)
+    cards = []
+    for name, found, unit, refusal in (
+        ("latency", curve.latency, "s", curve.latency_refusal),
+        ("bandwidth", curve.bandwidth, "bytes/s", curve.bandwidth_refusal),
+    ):
+        if found is None:
+            cards.append(Card(label=f"{name}, {key}", number="not measured", beside=(refusal,)))
+        else:
+            number = units.format_value(found.value, unit)
+            cards.append(Card(label=f"{name}, {key}", number=number, beside=(_interval(found, unit),)))
+    if curve.half_size_bytes is not None:
+        double = curve.double_floor_size_bytes
+        beside = f"doubles its floor at {size(double)}" if double is not None else "never doubles its floor here"
+        cards.append(Card(label="n_1/2", number=size(curve.half_size_bytes), beside=(beside,)))
+    return cards
+
+
+def _interval(found: Estimate, unit: str) -> str:
+    """Return the interval of a value in words."""
+    if found.low is None or found.high is None:
+        return "an estimate without an interval"
+    return f"95 % {units.format_value(found.low, unit)} to {units.format_value(found.high, unit)}"
+
+
+def _section(place: int, curve: CurveFit, marks: Sequence[Mark]) -> Section:
+    """Return the pictures of one curve."""
+    drawing = _curve(curve, marks)
+    key = str(curve.series.key)
+    figures = [latency.latency(drawing, key=f"latency-{place}", title=key)]
+    missed = latency.misfit(drawing, key=f"misfit-{place}", title="How far the points are from the one line")
+    figures += [missed] if missed is not None else []
+    return Section(key="latency" if place == 0 else f"latency-of-{place}", title=key, figures=figures)
+
+
+def _curve(curve: CurveFit, marks: Sequence[Mark]) -> latency.Curve:
+    """Return a fit as a curve to draw: its segments, its points, and the messages on it."""
+    sizes, times = curve.fitted_points
+    good = curve.series.good
+    lows, highs = curve.series.low_s[good], curve.series.high_s[good]
+    at = np.geomspace(float(sizes[0]), float(sizes[-1]), _BETWEEN)
+    line = curve.line
+    spans = zip(sizes.tolist(), lows.tolist(), highs.tolist(), strict=True)
+    return latency.Curve(
+        sizes_bytes=at,
+        times_s=_modelled(curve, at),
+        kind="fitted",
+        points=list(zip(sizes.tolist(), times.tolist(), strict=True)),
+        intervals=[(size, low, high) for size, low, high in spans if 0 < low < high],
+        latency_s=line.latency_s if line else None,
+        bandwidth_bytes_per_s=line.bandwidth_bytes_per_s if line else None,
+        floor_s=curve.floor_s,
+        half_size_bytes=curve.half_size_bytes if not curve.misconfigured else None,
+        double_floor_size_bytes=curve.double_floor_size_bytes,
+        messages=[
+            (f"batch {mark.batch}", mark.size_bytes, mark.time_s)
+            for mark in marks
+            if mark.curve == str(curve.series.key)
+        ],
+    )
+
+
+def _modelled(curve: CurveFit, at: Array) -> Array:
+    """Return the times [s] of the segments at some sizes, or those between the points where there are none."""
+    sizes, times = curve.fitted_points
+    found: Array = np.exp(np.interp(np.log(at), np.log(sizes), np.log(times)))
+    for segment in curve.segments:
+        inside = (at >= segment.from_bytes) & (at <= segment.to_bytes)
+        found[inside] = segment.times_s(at[inside])
+    return found
+
+
+def _marks(marks: Sequence[Mark]) -> Table:
+    """Return the decode messages as a table."""
+    regime = {True: "latency-bound", False: "bandwidth counts", None: "unknown"}
+    return Table(
+        heads=("<curve", "batch", "message", "time", "80 % band", "per step", "<regime"),
+        rows=[
+            (
+                mark.curve, f"{mark.batch}", size(mark.size_bytes), units.format_time(mark.time_s),
+                f"{units.format_time(mark.low_s)} to {units.format_time(mark.high_s)}",
+                units.format_time(mark.per_token_s), regime[mark.on_floor],
+            )
+            for mark in marks
+        ],
+    )  # fmt: skip

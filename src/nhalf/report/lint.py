@@ -1,0 +1,70 @@
+"""The answer of `nhalf lint`: whether a scaling curve can be read, and what to know before it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nhalf.decide.lint import curves
+from nhalf.report.document import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.decide.lint import Finding, Point
+    from nhalf.report.canvas import Canvas
+
+
+def write(points: Sequence[Point], findings: Sequence[Finding], canvas: Canvas, *, file: str) -> None:
+    """Write the verdict, how many findings there are, and each of them."""
+    canvas.paragraph(verdict(points, findings), bold=True)
+    canvas.paragraph(f"{len(findings)} findings in {len(points)} rows")
+    if findings:
+        canvas.heading("Findings")
+    for finding in findings:
+        where = f"{file}:{finding.row}" if finding.row else file
+        canvas.paragraph(f"  {finding.severity}: {where}: {finding.code}: {finding.text}", indent="    ")
+    canvas.heading("Next")
+    canvas.paragraph(f"  {_next(points)}", indent="    ")
+
+
+def verdict(points: Sequence[Point], findings: Sequence[Finding]) -> str:
+    """Return whether the table can be read, and as how many curves."""
+    refused = [finding for finding in findings if finding.severity == "refused"]
+    if refused:
+        return f"Refused: {refused[0].text}."
+    several = [curve for curve in curves(points).values() if len({point.devices for point in curve}) > 1]
+    warned = sum(finding.severity == "warning" for finding in findings)
+    text = f"{len(several)} curve{'s' if len(several) != 1 else ''} of one batch, engine and mode each"
+    if not several:
+        return "No two rows belong to one curve: nothing but the number of devices may change along it."
+    return f"{text}; {warned} warning{'s' if warned != 1 else ''}." if warned else f"{text}, and nothing against them."
+
+
+def _next(points: Sequence[Point]) -> str:
+    """Return the command that predicts the same curve."""
+    labels = points[0].labels
+    devices = ",".join(str(each) for each in sorted({point.devices for point in points}))
+    batches = ",".join(f"{each:g}" for each in sorted({point.batch for point in points if point.batch}))
+    batch = f" --batch {batches}" if batches else ""
+    return f"nhalf decode {labels.get('model', 'MODEL')} --on {labels.get('system', 'SYSTEM')} --tp {devices}{batch}"
+
+
+def document(points: Sequence[Point], findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return the document of the contract."""
+    return envelope(
+        "lint",
+        {
+            "verdict": verdict(points, findings),
+            "rows": len(points),
+            "curves": sum(len({point.devices for point in curve}) > 1 for curve in curves(points).values()),
+            "findings": [
+                {
+                    "code": finding.code,
+                    "row": finding.row or None,
+                    "severity": finding.severity,
+                    "text": finding.text,
+                }
+                for finding in findings
+            ],
+        },
+    )

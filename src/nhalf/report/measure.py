@@ -1,0 +1,188 @@
+"""The answer of `nhalf measure`: the fit, how it was measured, what to doubt, and what to run next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nhalf import units
+from nhalf.evidence.verdict import QUANTITIES, of_curve
+from nhalf.report.document import envelope
+from nhalf.report.fit import _curve, _number, _skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nhalf.evidence.curvefit import CurveFit
+    from nhalf.evidence.fit import Fit
+    from nhalf.evidence.probe.extras import Extras
+    from nhalf.report.canvas import Canvas
+
+_SHOWN = 4  # curves in full
+_ROWS = 6  # of how it was measured
+_STARTS = {
+    "ping-pong": "ping-pong: half of the time there and back",
+    "burst": "burst: many messages and one answer, shared by the messages",
+    "window": "window: all ranks start when the clock says so; the time ends with the last rank",
+    "barrier": "barrier: ranks start when they leave a barrier, `apart` is how far apart; the slowest rank's time",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """What `nhalf measure` says: the fit (None: nothing to fit), the document of the run, what follows from it.
+
+    `file` is where the samples were saved, empty where they were not.
+    """
+
+    fit: Fit | None
+    run: Mapping[str, Any]
+    extras: Extras
+    file: str = ""
+
+
+def write(answer: Answer, canvas: Canvas) -> None:
+    """Write the verdicts, the number, the curves, how they were measured, the doubts, and what to run next."""
+    if answer.run["lost"]:
+        canvas.paragraph(f"Ended early: {answer.run['lost']}", bold=True)
+    for line in answer.extras.verdicts:
+        canvas.paragraph(line, bold=True)
+    if answer.fit is not None:
+        _fit(answer.fit, canvas)
+    _extras(answer.extras, canvas)
+    _how(answer.run, canvas)
+    _doubts(answer.run, canvas)
+    _next(answer, canvas)
+
+
+def _fit(fit: Fit, canvas: Canvas) -> None:
+    curves = fit.curves
+    canvas.paragraph("\n".join(of_curve(curve) for curve in curves[:_SHOWN]), bold=True)
+    if len(curves) > _SHOWN:
+        canvas.paragraph(f"and {len(curves) - _SHOWN} more curves below")
+    _number(curves[0], canvas)
+    if len(curves) > 1:
+        canvas.heading("Curves")
+        names = ["<operation", "<over", "<times", "ranks", "floor", "bandwidth", "n_1/2", "doubles at"]
+        canvas.table(names, [_line(curve) for curve in curves])
+    if len(curves) <= _SHOWN:
+        for curve in curves:
+            _curve(curve, canvas, several=len(curves) > 1)
+    _skipped(fit, canvas)
+
+
+def _line(curve: CurveFit) -> list[str]:
+    """Return a row for a curve; a dash for what the sweep does not hold."""
+    key = curve.series.key
+    return [
+        " ".join(filter(None, (key.name, key.mode))),
+        key.label,
+        QUANTITIES.get(key.quantity or "", ""),
+        str(key.ranks),
+        units.format_time(curve.floor_s) if curve.floor_s is not None else "-",
+        units.format_bandwidth(curve.bandwidth.value) if curve.bandwidth else "-",
+        units.format_size(curve.half_size_bytes) if curve.half_size_bytes is not None else "-",
+        units.format_size(curve.double_floor_size_bytes) if curve.double_floor_size_bytes is not None else "-",
+    ]
+
+
+def _extras(extras: Extras, canvas: Canvas) -> None:
+    """Write the tables of pairs, of what hides, of what fusing saves, and of the parts of a fixed time."""
+    for table in extras.tables:
+        canvas.heading(table.title)
+        canvas.table(list(table.columns), [list(row) for row in table.rows], marked=table.marked)
+        for note in table.notes:
+            canvas.paragraph(f"  {note}", indent="    ")
+
+
+def _how(run: Mapping[str, Any], canvas: Canvas) -> None:
+    """Write how each curve was measured."""
+    canvas.heading("How it was measured")
+    curves = [curve for curve in run["curves"] if any(point["rounds_ns"] for point in curve["points"])]
+    if len(curves) <= _ROWS:
+        names = ["<curve", "<times", "<start", "rounds", "smallest", "95 % of its median", "least", "apart"]
+        canvas.table(names, [_row(curve) for curve in curves])
+    else:
+        rounds = [len(point["rounds_ns"]) for curve in curves for point in curve["points"]]
+        canvas.paragraph(f"  {len(curves)} curves, {min(rounds)} to {max(rounds)} rounds of each point; medians, their "
+                         "intervals and least times of every point: --json", indent="    ")  # fmt: skip
+    for text in sorted({_STARTS[word] for curve in curves for word in curve["sync"].split(" and ") if word in _STARTS}):
+        canvas.paragraph(f"  {text}", indent="    ")
+    for each in run["transports"]:
+        where = " ".join(filter(None, (each["channel"], each["between"])))
+        canvas.paragraph(f"  {where}: {each['text']}", indent="    ")
+    ranks = run["ranks"]
+    hosts = sorted({rank["host"] for rank in ranks})
+    shown = f"{len(ranks)} ranks on {len(hosts)} host{'s' * (len(hosts) != 1)}"
+    canvas.paragraph(f"  {shown}; {run['clock']}; order from seed {run['seed']}; {run['seconds']:.1f} s", indent="    ")
+
+
+def _row(curve: Mapping[str, Any]) -> list[str]:
+    points = [point for point in curve["points"] if point["median_s"] is not None]
+    first = points[0]
+    ends = [units.format_time(first[name]) for name in ("low_s", "high_s") if first[name] is not None]
+    rounds = [len(point["rounds_ns"]) for point in points]
+    label = curve["label"] if curve["label"].startswith(curve["channel"]) else f"{curve['channel']} {curve['label']}"
+    return [
+        " ".join(filter(None, (curve["op"], label.strip(), curve["mode"]))),
+        QUANTITIES[curve["quantity"]].removesuffix(" calls"),
+        curve["sync"],
+        str(min(rounds)) if min(rounds) == max(rounds) else f"{min(rounds)}-{max(rounds)}",
+        units.format_time(first["median_s"]),
+        " to ".join(ends) or "-",
+        units.format_time(first["min_s"]),
+        units.format_time(first["skew_s"]) if first["skew_s"] is not None else "-",
+    ]
+
+
+def _doubts(run: Mapping[str, Any], canvas: Canvas) -> None:
+    if not run["doubts"]:
+        return
+    canvas.heading("Doubts")
+    for doubt in run["doubts"]:
+        canvas.paragraph(f"  {doubt['code']}: {doubt['text']}", indent="    ")
+        if doubt["do"]:
+            canvas.paragraph(f"    {doubt['do']}", indent="    ")
+
+
+def _next(answer: Answer, canvas: Canvas) -> None:
+    """Write what to run next."""
+    canvas.heading("Next")
+    if answer.extras.command:
+        canvas.paragraph(f"  {answer.extras.command}", indent="    ")
+    elif answer.file and answer.fit is not None:
+        canvas.paragraph(f"  nhalf fit {answer.file} -o links.toml", indent="    ")
+    else:
+        canvas.paragraph(f"  {answer.run['command']} -o run.json", indent="    ")
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """Return the document of the contract: that of a fit, and the run without its samples."""
+    run = answer.run
+    body = answer.fit.to_dict() if answer.fit is not None else {"fits": [], "notes": [], "skipped": []}
+    verdicts: Sequence[str] = [*answer.extras.verdicts, *(found["verdict"] for found in body["fits"])]
+    return envelope(
+        "measure",
+        {
+            "verdict": " ".join(verdicts),
+            **body,
+            "parameter_interval_level": 0.95,
+            "environment": run["environment"],
+            "transport": run["transports"],
+            "samples": answer.file or None,
+            "backend": run["backend"],
+            "complete": run["complete"],
+            "lost": run["lost"],
+            "ranks": run["ranks"],
+            "clock": run["clock"],
+            "seconds": run["seconds"],
+            "doubts": run["doubts"],
+            "measured": [_without_samples(curve) for curve in run["curves"]],
+            **answer.extras.to_dict(),
+        },
+    )
+
+
+def _without_samples(curve: Mapping[str, Any]) -> dict[str, Any]:
+    points = [{name: value for name, value in point.items() if name != "rounds_ns"} for point in curve["points"]]
+    return {**curve, "points": points}

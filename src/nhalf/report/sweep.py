@@ -1,0 +1,176 @@
+"""The answer of `nhalf sweep`: the columns of its table, and what the table says as a whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from nhalf import units
+from nhalf.collective import Op
+from nhalf.decide.grid import FITS, ROWS
+from nhalf.decide.regime import BINDING
+from nhalf.loading.axes import WORKLOAD
+from nhalf.loading.changes import unit_of
+from nhalf.predict.communication import is_measured
+from nhalf.predict.step import COLUMNS
+from nhalf.report.document import envelope
+from nhalf.report.sweep_file import Coded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.breakdown import Array
+    from nhalf.decide.grid import Grid, Point, Tally, Task
+    from nhalf.loading import Default
+    from nhalf.report.canvas import Canvas
+    from nhalf.scenario import Scenario
+
+_UNKNOWN: Final = float("nan")
+_SHOWN: Final = 16
+_WORDS: Final = tuple(BINDING[name] for name in COLUMNS)
+
+
+def columns(grid: Grid, task: Task, answers: Array | None) -> dict[str, Array | Coded]:
+    """Return the columns of a task's points: the axes, those of `nhalf decode`, and why a point is not legal."""
+    count, cell = task.points, grid.cells[task.cell]
+    same = np.zeros(count, dtype=np.int64)
+    found: dict[str, Array | Coded] = {
+        name: Coded(words=(label,), codes=same) for name, label in zip(grid.outer, cell.labels, strict=True)
+    }
+    inner = grid.values(task)
+    found |= {name: values.astype(np.int64) if name in WORKLOAD else values for name, values in inner.items()}
+    blank = Coded(words=("",), codes=same)
+    if answers is None or cell.scenario is None:
+        nothing = Coded(words=(None,), codes=same, whole=True)
+        found |= {name: blank if name in _WORDS_OF else nothing for name in _SHAPE if name not in found}
+        found |= dict.fromkeys(_NUMBERS, np.full(count, _UNKNOWN))
+        return found | {"binding": blank, "fits_memory": blank, "reason": Coded(words=(cell.reason,), codes=same)}
+    told = _told(cell.scenario)
+    found |= {
+        name: Coded(words=(told[name],), codes=same, whole=name not in _WORDS_OF)
+        for name in _SHAPE
+        if name not in found
+    }
+    step, layout = answers[0], cell.scenario.layout
+    batch = inner.get("batch", float(np.mean(cell.scenario.workload.batch)))
+    kept = inner.get("workload.accepted_tokens", float(np.mean(cell.scenario.workload.accepted_tokens)))
+    numbers = (step, *answers[1:-2], kept / step, batch * kept / step / layout.devices, answers[-2])
+    found |= dict(zip(_NUMBERS, numbers, strict=True))
+    found |= {
+        "binding": Coded(words=_WORDS, codes=np.argmax(answers[1 : 1 + len(COLUMNS)], axis=0)),
+        "fits_memory": Coded(words=FITS, codes=answers[ROWS.index("fits")].astype(np.int64)),
+        "reason": blank,
+    }
+    return found
+
+
+_NUMBERS: Final = (
+    "step_s", *(f"{name}_s" for name in COLUMNS), "tokens_per_s_per_user", "tokens_per_s_per_gpu", "memory_bytes",
+)  # fmt: skip
+
+
+_SHAPE: Final = ("system", "tp", "pp", "ep", "attention_dp", "cp", "moe_tp", "nodes", "kind")
+_WORDS_OF: Final = ("system", "kind")
+
+
+def _told(scenario: Scenario) -> dict[str, str | int | None]:
+    """Return what a cell is, where no axis says so."""
+    layout = scenario.layout
+    measured = is_measured(scenario, Op.ALL_REDUCE, layout.tensor_group)
+    return {
+        "system": scenario.system.name,
+        "tp": layout.tensor_parallel,
+        "pp": layout.pipeline_parallel,
+        "ep": layout.expert_parallel,
+        "attention_dp": layout.attention_dp,
+        "cp": layout.context_parallel,
+        "moe_tp": layout.moe_tensor_parallel if scenario.transformer.mixture else None,
+        "nodes": layout.nodes(scenario.system.fabric),
+        "kind": "measured" if measured else "modelled",
+    }
+
+
+def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas, *, file: str) -> None:
+    """Write what a sweep says as a whole."""
+    canvas.paragraph(verdict(tally), bold=True)
+    if tally.best is not None:
+        canvas.paragraph(f"{units.format_time(tally.best.step_s)} per step ({_axes(tally.best)})")
+    if len(tally.best_by) > 1:
+        first = (*grid.outer, *(axis.name for axis in grid.inner))[0]
+        canvas.heading(f"The fastest that fits, by {first}")
+        rows = [_row(first, value, point) for value, point in list(tally.best_by.items())[:_SHOWN]]
+        canvas.table([first, "step", "tok/s", "<binds", "<with"], rows)
+        if len(tally.best_by) > _SHOWN:
+            canvas.paragraph(f"{len(tally.best_by) - _SHOWN} more in the file.", indent="  ")
+    if tally.reasons:
+        canvas.heading("Not legal")
+        for reason, count in sorted(tally.reasons.items(), key=lambda item: -item[1])[:_SHOWN]:
+            canvas.paragraph(f"  {count} points: {reason}", indent="    ")
+    if defaults:
+        canvas.heading("Defaults taken")
+        for default in defaults:
+            canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
+    canvas.heading("Next")
+    canvas.paragraph(f"  {_reading(file)}", indent="    ")
+
+
+def verdict(tally: Tally) -> str:
+    """Return the verdict: how many points, and which is fastest."""
+    text = f"{tally.points} points"
+    if tally.points > tally.legal:
+        text += f", {tally.points - tally.legal} not legal"
+    if tally.legal > tally.fitting:
+        text += f", {tally.legal - tally.fitting} do not fit in memory"
+    if tally.best is None:
+        return f"{text}; none is left."
+    return f"{text}; the fastest is {_axes(tally.best)}, and {tally.best.binding} binds it."
+
+
+def _axes(point: Point) -> str:
+    """Return the axes of a point in words."""
+    return ", ".join(f"{name}={shown(name, value)}" for name, value in point.axes.items())
+
+
+def shown(name: str, value: str | float) -> str:
+    """Return a value of an axis with its unit."""
+    return value if isinstance(value, str) else units.format_value(float(value), unit_of(name)).replace(" ", "")
+
+
+def _row(first: str, value: str | float, point: Point) -> list[str]:
+    """Return the row of the fastest point of one value of the first axis."""
+    others = {name: other for name, other in point.axes.items() if name != first}
+    rest = ", ".join(f"{name.rpartition('.')[2]}={shown(name, other)}" for name, other in others.items())
+    rate = units.format_number(float(f"{1 / point.step_s:.3g}"))
+    return [shown(first, value), units.format_time(point.step_s), rate, point.binding, rest]
+
+
+def _reading(file: str) -> str:
+    """Return how to read the file."""
+    kind = file.rpartition(".")[2].lower()
+    if kind == "parquet":
+        return f"python -c \"import polars; print(polars.read_parquet('{file}'))\""
+    return f"head {file}" if file != "-" else "add -o sweep.csv, or sweep.parquet for millions of points"
+
+
+def document(grid: Grid, tally: Tally, file: str) -> dict[str, Any]:
+    """Return the document that sums up a sweep."""
+    return envelope(
+        "sweep",
+        {
+            "verdict": verdict(tally),
+            "file": file,
+            "axes": [*grid.outer, *(axis.name for axis in grid.inner)],
+            "points": tally.points,
+            "legal": tally.legal,
+            "fitting": tally.fitting,
+            "reasons": [{"reason": reason, "points": count} for reason, count in tally.reasons.items()],
+            "best": _point(tally.best) if tally.best else None,
+            "best_by_first_axis": [_point(point) for point in tally.best_by.values()],
+        },
+    )
+
+
+def _point(point: Point) -> dict[str, Any]:
+    """Return a point."""
+    return {**point.axes, "step_s": point.step_s, "tokens_per_s_per_user": 1 / point.step_s, "binding": point.binding}

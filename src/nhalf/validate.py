@@ -1,0 +1,245 @@
+"""Validation: predictions against measurements, by system, engine and model, with limits that can fail."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from nhalf.errors import InputError, NoAnswerError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from nhalf.breakdown import Array
+    from nhalf.loading.predictions import Predictions
+    from nhalf.predict.response import Indices, Mask
+
+_WORST: Final = 5
+_GATE: Final = re.compile(r"\s*(?P<name>[a-z0-9_]+)\s*(?P<sign>[<>])\s*(?P<value>[0-9.]+)\s*(?P<percent>%?)\s*")
+_GATES: Final = {
+    "median": "median_error",
+    "p90": "p90_error",
+    "bias": "bias",
+    "coverage": "coverage",
+    "refused": "refused_share",
+}
+_SAME: Final = (
+    "model", "system", "engine", "engine_version", "weight_dtype", "moe_dtype", "kv_dtype", "mode", "library", "isl",
+    "osl", "context", "concurrency", "batch",
+)  # fmt: skip
+NO_NUMBER: Final = float("nan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How predictions did on some rows: shares, NaN where no row could be scored.
+
+    `median_error` and `p90_error` are of |predicted / measured - 1|, `bias` is the median of predicted / measured - 1,
+    `coverage` the share of measured times inside their band.
+    """
+
+    system: str
+    engine: str
+    model: str
+    rows: int
+    refused: int
+    median_error: float
+    p90_error: float
+    bias: float
+    coverage: float
+
+    @property
+    def refused_share(self) -> float:
+        """Return the share of the rows that were refused."""
+        return self.refused / max(self.rows, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """One of the rows that are furthest off: its line in the file, what it is, and both times [s]."""
+
+    line: int
+    name: str
+    measured_s: float
+    predicted_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """What twice the devices make of a step, measured and predicted: `pairs` loads that differ in nothing else.
+
+    The ratio shows communication where the time itself does not; errors are of predicted / measured ratio - 1.
+    """
+
+    fewer: int
+    more: int
+    pairs: int
+    measured: float
+    predicted: float
+    median_error: float
+    bias: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Validation:
+    """Every group's score, that of all rows, and the rows that are furthest off."""
+
+    groups: tuple[Score, ...]
+    overall: Score
+    worst: tuple[Miss, ...]
+    ratios: tuple[Ratio, ...]
+    reasons: tuple[tuple[str, int], ...]
+
+
+def validate(found: Predictions, measured_s: Array, scored: Mask | None = None) -> Validation:
+    """Return how predictions compare with measured times per token [s].
+
+    `scored` is a mask of the rows to look at; without it, every row with a measured time counts.
+    """
+    wanted = np.isfinite(measured_s) if scored is None else np.isfinite(measured_s) & scored
+    keys = _keys(found)
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for row in np.flatnonzero(wanted).tolist():
+        groups.setdefault(keys[row], []).append(row)
+    error = found.tpot_s / measured_s - 1
+    inside = (measured_s >= found.low_s) & (measured_s <= found.high_s)
+    answered = np.flatnonzero(wanted & np.isfinite(error))
+    far = answered[np.argsort(-np.abs(np.log1p(error[answered])), kind="stable")][:_WORST]
+    reasons: dict[str, int] = {}
+    for row in np.flatnonzero(wanted).tolist():
+        if found.refused[row]:
+            reasons[found.refused[row]] = reasons.get(found.refused[row], 0) + 1
+    return Validation(
+        groups=tuple(_score(key, np.array(rows), error, inside) for key, rows in sorted(groups.items())),
+        overall=_score(("", "", ""), np.flatnonzero(wanted), error, inside),
+        worst=tuple(_miss(found, int(row), measured_s) for row in far),
+        ratios=tuple(_ratios(found, measured_s, answered)),
+        reasons=tuple(sorted(reasons.items(), key=lambda item: -item[1])),
+    )
+
+
+def _keys(found: Predictions) -> list[tuple[str, str, str]]:
+    """Return system, engine and model of every row: ids where it was answered, else what the table says."""
+    table, groups = found.cases.table, found.cases.groups
+    ids = [(group.system, group.engine, group.model) for group in groups]
+    told = list(zip(*(table.column(name) for name in ("system", "engine", "model")), strict=True))
+    return [ids[index] if index >= 0 else told[row] for row, index in enumerate(found.group.tolist())]
+
+
+def _score(key: tuple[str, str, str], rows: Indices, error: Array, inside: Mask) -> Score:
+    """Return the score of some rows."""
+    answered = rows[np.isfinite(error[rows])]
+    size = np.abs(error[answered])
+    some = len(answered) > 0
+    return Score(
+        system=key[0],
+        engine=key[1],
+        model=key[2],
+        rows=len(rows),
+        refused=len(rows) - len(answered),
+        median_error=float(np.median(size)) if some else NO_NUMBER,
+        p90_error=float(np.quantile(size, 0.9)) if some else NO_NUMBER,
+        bias=float(np.median(error[answered])) if some else NO_NUMBER,
+        coverage=float(np.mean(inside[answered])) if some else NO_NUMBER,
+    )
+
+
+def _ratios(found: Predictions, measured_s: Array, rows: Indices) -> Iterator[Ratio]:
+    """Yield what doubling the TP degree makes of loads that were measured on both, plain tensor parallelism only."""
+    table = found.cases.table
+    same = [table.column(name) for name in _SAME]
+    loads: dict[tuple[str, ...], dict[int, int]] = {}
+    for row in rows.tolist():
+        layout = found.cases.groups[found.group[row]].scenario.layout
+        if layout.devices == layout.tensor_parallel and layout.expert_parallel == 1:
+            loads.setdefault(tuple(texts[row] for texts in same), {})[layout.tensor_parallel] = row
+    degrees = sorted({degree for degrees in loads.values() for degree in degrees})
+    for fewer in degrees:
+        pairs = [
+            (degrees[fewer], degrees[2 * fewer]) for degrees in loads.values() if {fewer, 2 * fewer} <= set(degrees)
+        ]
+        if not pairs:
+            continue
+        few, many = np.array(pairs).T
+        measured, predicted = (times[many] / times[few] for times in (measured_s, found.tpot_s))
+        error = predicted / measured - 1
+        yield Ratio(
+            fewer=fewer,
+            more=2 * fewer,
+            pairs=len(pairs),
+            measured=float(np.median(measured)),
+            predicted=float(np.median(predicted)),
+            median_error=float(np.median(np.abs(error))),
+            bias=float(np.median(error)),
+        )
+
+
+def _miss(found: Predictions, row: int, measured_s: Array) -> Miss:
+    """Return a row that is far off, with what it is in short."""
+    table = found.cases.table
+    cells = {name: table.column(name)[row] for name in ("model", "system", "engine", "tp", "concurrency", "isl", "osl")}
+    load = f"{cells['concurrency']} x {cells['isl']}+{cells['osl']}"
+    name = f"{cells['model']} on {cells['system']}, {cells['engine']}, TP{cells['tp']}, {load}"
+    return Miss(
+        line=table.line(row), name=name, measured_s=float(measured_s[row]), predicted_s=float(found.tpot_s[row])
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """A limit that fails the command: `median>10%`, `coverage<75%`."""
+
+    text: str
+    name: str
+    above: bool
+    value: float
+
+    def tripped(self, score: Score) -> str:
+        """Return what trips the gate, or an empty string; a score without rows trips every gate."""
+        found = getattr(score, _GATES[self.name])
+        size = abs(found) if self.name == "bias" else found
+        if np.isnan(size):
+            return f"{self.name} is unknown: no row could be scored"
+        beyond = size > self.value if self.above else size < self.value
+        return f"{self.name} is {100 * found:.1f} %" if beyond else ""
+
+
+def gate(text: str) -> Gate:
+    """Return the gate that a text means.
+
+    Raises
+    ------
+    InputError
+        The text is no gate.
+    """
+    matched = _GATE.fullmatch(text)
+    if matched is None or matched["name"] not in _GATES:
+        name = re.split("[<>]", text, maxsplit=1)[0].strip()
+        raise InputError(
+            f"{text!r} is no limit",
+            where="--fail-if",
+            allowed=f"one of {', '.join(_GATES)}, > or <, and a share, such as 'median>10%'",
+            do=did_you_mean(name, _GATES),
+        )
+    try:
+        value = float(matched["value"])
+    except ValueError as error:
+        raise InputError(f"{matched['value']!r} is no number", where="--fail-if", allowed="'median>10%'") from error
+    share = value / 100 if matched["percent"] else value
+    return Gate(text=text, name=matched["name"], above=matched["sign"] == ">", value=share)
+
+
+def require(gates: Sequence[Gate], score: Score) -> None:
+    """Fail when a gate is tripped.
+
+    Raises
+    ------
+    NoAnswerError
+        One is.
+    """
+    tripped = [f"{each.text}: {why}" for each in gates if (why := each.tripped(score))]
+    if tripped:
+        raise NoAnswerError("; ".join(tripped), where="--fail-if", allowed="a score within the limits")

@@ -1,0 +1,225 @@
+"""How far predictions are off where their constants saw nothing, little or one point of it: a table of goals.
+
+    python tests/bench/decode_study.py                     # the serving runs that ship
+    python tests/bench/decode_study.py runs.csv            # other runs
+
+Every figure is the median / 90th percentile of |predicted / measured - 1| over rows that the constants had not seen.
+Constants are refitted in each fold, never chosen by it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nhalf.calibrate.derive import ALIKE, ONE_EACH, half_widths, left_out
+from nhalf.calibrate.evidence import evidence
+from nhalf.calibrate.fit import NOISE
+from nhalf.calibrate.prior import prior
+from nhalf.calibrate.stack import WITHIN
+from nhalf.catalog import calibration
+from nhalf.loading.cases import Options, cases, read_table
+from nhalf.loading.golden import SERVING
+from nhalf.loading.measured import measured_s, unflagged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from nhalf.breakdown import Array
+    from nhalf.calibrate.evidence import Evidence
+    from nhalf.loading.cases import Table
+    from nhalf.predict.response import Indices, Mask
+
+GOALS = {
+    "unseen model": (10, 27),
+    "unseen system": (11, 28),
+    "unseen engine": (11, 28),
+    "unseen model and system": (10, 25),
+    "30 % of a stack and model": (6, 19),
+    "below 8 devices, predict 8": (8, 26),
+    "one anchor on the curve": (6, 18),
+    "ratio 1 -> 2 devices": (6, None),
+    "ratio 2 -> 4 devices": (4, None),
+    "ratio 4 -> 8 devices": (5, None),
+}
+SEED = 20261129
+REPEATS = 3
+LEAST = 4
+SHARE = 0.3
+FULL = 8
+EXCESS = "collective_excess_s"
+PRIOR = prior(calibrated=False).around({EXCESS: prior(calibrated=True).centre[EXCESS]})
+"""What was assumed, but for a collective's excess: that comes from pairs of runs and not from these."""
+
+
+def load(path: Path) -> tuple[Table, Evidence]:
+    """Return the table of runs and what of it can be used."""
+    table = read_table(path)
+    times = measured_s(table)
+    times[~unflagged(table)] = np.nan
+    return table, evidence(cases(table, Options(calibrated=False)), times)
+
+
+def families(runs: Evidence) -> Array:
+    """Return the family of every run: as shipped, or the model itself."""
+    known = calibration.families()
+    return np.array([known.get(model, model) for model in runs.model.tolist()])
+
+
+def crossed(runs: Evidence, one: Array, other: Array) -> Array:
+    """Return ln(measured / predicted) of every run by constants that saw neither its model nor its system."""
+    errors = np.full(len(runs), np.nan)
+    for a, b in sorted(set(zip(one.tolist(), other.tolist(), strict=True))):
+        inside, outside = (one == a) & (other == b), (one != a) & (other != b)
+        if outside.any():
+            constants = runs.take(outside).fit(PRIOR, correlation=ONE_EACH).constants
+            errors[inside] = runs.take(inside).log_errors(constants)
+    return errors
+
+
+def refitted(runs: Evidence, family: Array, parts: Callable[[Indices], Iterable[tuple[Mask, Mask]]]) -> Array:
+    """Return the errors of one part of each stack and model, by constants refitted on the other part.
+
+    They are refitted around constants of the other families.
+    """
+    found = []
+    for name in np.unique(runs.cluster):
+        inside = np.flatnonzero(runs.cluster == name)
+        if len(inside) < LEAST:
+            continue
+        others = family != family[inside[0]]
+        centre = PRIOR.around(runs.take(others).fit(PRIOR, correlation=ONE_EACH).constants)
+        for told, asked in parts(inside):
+            if told.any() and asked.any():
+                constants = runs.take(told).fit(centre, correlation=WITHIN).constants
+                found.append(runs.take(asked).log_errors(constants))
+    return np.concatenate(found)
+
+
+def some(count: int) -> Callable[[Indices], Iterator[tuple[Mask, Mask]]]:
+    """Return a splitter into 30 % that are told and the rest, drawn several times."""
+    random = np.random.default_rng(SEED)
+
+    def parts(inside: Indices) -> Iterator[tuple[Mask, Mask]]:
+        for _ in range(REPEATS):
+            drawn = random.permutation(inside)
+            known = max(1, round(SHARE * len(inside)))
+            yield mask(count, drawn[:known]), mask(count, drawn[known:])
+
+    return parts
+
+
+def mask(count: int, indices: Indices) -> Mask:
+    """Return a mask that is true at some indices."""
+    found = np.zeros(count, dtype=bool)
+    found[indices] = True
+    return found
+
+
+def below_full(runs: Evidence) -> Callable[[Indices], Iterator[tuple[Mask, Mask]]]:
+    """Return a splitter into the runs on fewer than 8 devices, which are told, and those on 8."""
+
+    def parts(inside: Indices) -> Iterator[tuple[Mask, Mask]]:
+        here = mask(len(runs), inside)
+        yield here & (runs.devices < FULL), here & (runs.devices == FULL)
+
+    return parts
+
+
+def anchors(runs: Evidence, family: Array, curves: Array) -> Array:
+    """Return the errors on each curve (same everything but the load) after one of its points is told."""
+    found = []
+    fitted = {}
+    for name in np.unique(family):
+        constants = runs.take(family != name).fit(PRIOR, correlation=ONE_EACH).constants
+        fitted[name] = PRIOR.around(constants)
+    for name in np.unique(curves):
+        inside = np.flatnonzero(curves == name)
+        if len(inside) > 1:
+            told = inside[len(inside) // 2]
+            one = runs.take(mask(len(runs), np.array([told])))
+            constants = one.fit(fitted[family[told]], correlation=0.0, noise=NOISE).constants
+            found.append(runs.take(mask(len(runs), inside[inside != told])).log_errors(constants))
+    return np.concatenate(found)
+
+
+def ratios(runs: Evidence, errors: Array, loads: Array, fewer: int, more: int) -> Array:
+    """Return ln of measured over predicted step ratio between two device counts of one load."""
+    found = []
+    for name in np.unique(loads):
+        inside = loads == name
+        few, many = (np.flatnonzero(inside & (runs.devices == count)) for count in (fewer, more))
+        if len(few) and len(many):
+            found.append(np.median(errors[many]) - np.median(errors[few]))
+    return np.array(found)
+
+
+def coverage(runs: Evidence, family: Array, by: Array) -> tuple[float, float]:
+    """Return the share of runs in their band, and the least share of a family, all bands from the others."""
+    inside = np.zeros(len(runs), dtype=bool)
+    for name in np.unique(by):
+        out = by == name
+        rest = runs.take(~out)
+        low, high = half_widths(left_out(rest, PRIOR, by[~out]), rest.weights(ALIKE))
+        errors = runs.take(out).log_errors(rest.fit(PRIOR, correlation=ONE_EACH).constants)
+        inside[out] = (errors >= -low) & (errors <= high)
+    return float(inside.mean()), min(float(inside[family == name].mean()) for name in np.unique(family))
+
+
+def line(name: str, log_errors: Array) -> None:
+    """Print one line of the table."""
+    size = np.abs(np.expm1(-log_errors[np.isfinite(log_errors)]))
+    median, p90 = 100 * np.median(size), 100 * np.quantile(size, 0.9)
+    goal = GOALS.get(name)
+    wanted = "" if goal is None else "/".join(str(limit) for limit in goal if limit)
+    kept = goal is None or (median <= goal[0] and (goal[1] is None or p90 <= goal[1]))
+    print(f"{name:28s} {len(size):5d}  {median:5.1f} / {p90:5.1f}   {wanted:>6s}  {'' if kept else 'MISSED'}")
+
+
+def joined_texts(table: Table, runs: Evidence, names: tuple[str, ...]) -> Array:
+    """Return some columns of every run joined, with its cluster."""
+    told = [table.column(name) for name in names]
+    return np.array([
+        "|".join((cluster, *(texts[row] for texts in told)))
+        for cluster, row in zip(runs.cluster.tolist(), runs.rows.tolist(), strict=True)
+    ])  # fmt: skip
+
+
+def study(path: Path) -> None:
+    """Print the table for one set of runs."""
+    table, runs = load(path)
+    family = families(runs)
+    print(f"{'':28s} {'rows':>5s}  median / p90   goal")
+    line("priors alone", runs.log_errors(prior(calibrated=False).centre))
+    line("fitted on these rows", runs.log_errors(runs.fit(PRIOR, correlation=ONE_EACH).constants))
+    by_family = left_out(runs, PRIOR, family)
+    line("unseen model", by_family)
+    line("unseen system", left_out(runs, PRIOR, runs.system))
+    line("unseen engine", left_out(runs, PRIOR, runs.engine))
+    line("unseen model and system", crossed(runs, family, runs.system))
+    line("30 % of a stack and model", refitted(runs, family, some(len(runs))))
+    line("below 8 devices, predict 8", refitted(runs, family, below_full(runs)))
+    layout = ("tp", "attention_dp", "moe_tp", "moe_ep")
+    line(
+        "one anchor on the curve",
+        anchors(runs, family, joined_texts(table, runs, (*layout, "isl", "osl", "engine_version"))),
+    )
+    loads = joined_texts(table, runs, ("isl", "osl", "concurrency", "engine_version"))
+    plain = np.array([
+        (table.column("moe_ep")[row] or "1") == "1" and (table.column("attention_dp")[row] or "1") == "1"
+        for row in runs.rows.tolist()
+    ])  # fmt: skip
+    for fewer in (1, 2, 4):
+        of = ratios(runs.take(plain), by_family[plain], loads[plain], fewer, 2 * fewer)
+        line(f"ratio {fewer} -> {2 * fewer} devices", of)
+    for name, by in (("model", family), ("system", runs.system), ("engine", runs.engine)):
+        whole, least = coverage(runs, family, by)
+        shares = f"{100 * whole:3.0f} % in all (goal 75), {100 * least:3.0f} % in the worst family (55)"
+        print(f"80 % bands, unseen {name:9s}    {shares}")
+
+
+if __name__ == "__main__":
+    study(Path(sys.argv[1]) if len(sys.argv) > 1 else SERVING)

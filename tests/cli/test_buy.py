@@ -1,0 +1,107 @@
+"""`nhalf buy` and `nhalf whatif` on the command line: pages, documents, and bad input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.cli.command import invoke, matches, refused
+
+JOB = ("buy", "llama-3.1-70b", "--on", "h100-sxm", "--weights", "fp8")
+LIST = (
+    "--option", "nic=800Gb/s @ $1.2k", "--option", "hbm=x1.4 @ $3k", "--option", "nvlink.latency=x0.5",
+    "--option", "system=b200-sxm", "--option", "kv=fp8",
+)  # fmt: skip
+KEYS = {
+    "name", "batch", "step_before_s", "step_after_s", "gain", "gain_low", "gain_high", "gain_per_money",
+    "above_model_error",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def document() -> Any:  # noqa: ANN401  JSON is whatever it is
+    return invoke(*JOB, *LIST, "--json").document
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_main_job_prints_the_stored_page(columns: int) -> None:
+    result = invoke(*JOB, *LIST, columns=columns)
+    assert (result.code, result.err) == (0, "")
+    assert matches(f"buy_{columns}", result.out)
+    assert max(len(line) for line in result.out.splitlines()) <= columns
+
+
+def test_the_document_has_the_keys_of_the_contract(document: Any) -> None:  # noqa: ANN401
+    assert document["schema"] == "nhalf.buy/1"
+    assert document["verdict_interactive"].startswith("batch 1:")
+    assert document["verdict_throughput"].startswith("batch 128:")
+    assert len(document["options"]) == 5 * 3
+    assert all(set(option) >= KEYS for option in document["options"])
+
+
+def test_money_is_per_dollar_and_unknown_without_a_price(document: Any) -> None:  # noqa: ANN401
+    for option in document["options"]:
+        price = option["price_per_gpu"]
+        expected = None if price is None else pytest.approx(option["gain"] / price)
+        assert option["gain_per_money"] == expected
+
+
+def test_nothing_helps_is_a_normal_answer() -> None:
+    job = ("whatif", *JOB[1:], "--option", "nic=800Gb/s", "--option", "nvlink.latency=x0.5")
+    result = invoke(*job)
+    assert result.code == 0
+    assert result.out.startswith("Interactive use, batch 1: nothing on this list helps: ")
+    assert "of your step is reading weights" in result.out
+    assert "TP8 stays inside a node" in result.out
+
+
+def test_whatif_is_buy_without_prices() -> None:
+    with_prices = invoke(*JOB, "--option", "hbm=x1.4 @ $3k", "--json").document
+    without = invoke("whatif", *JOB[1:], "--option", "hbm=x1.4", "--json").document
+    assert without["schema"] == "nhalf.whatif/1"
+    assert [option["gain"] for option in without["options"]] == [option["gain"] for option in with_prices["options"]]
+
+
+def test_a_mix_is_one_more_column() -> None:
+    result = invoke(*JOB, "--option", "hbm=x1.4", "--mix", "1=60,16=30,128=10")
+    assert " mix" in result.out
+    found = invoke(*JOB, "--option", "hbm=x1.4", "--mix", "1=60,16=30,128=10", "--json").document
+    gains = [option["gain"] for option in found["options"]]
+    assert min(gains) < found["mix"][0]["gain"] < max(gains)
+
+
+def test_csv_and_markdown_hold_the_same_rows(document: Any) -> None:  # noqa: ANN401
+    lines = invoke(*JOB, *LIST, "--csv").out.splitlines()
+    assert len(lines) == 1 + len(document["options"])
+    assert lines[0].split(",")[:2] == ["name", "batch"]
+    table = invoke(*JOB, *LIST, "--md").out.splitlines()
+    assert len(table) == 2 + len(document["options"])
+    assert all(line.startswith("| ") and line.endswith(" |") for line in table)
+
+
+def test_a_time_that_is_not_there_is_warned_about() -> None:
+    result = invoke("whatif", *JOB[1:], "--option", "stack.host_launch_s=-10us")
+    assert result.code == 0
+    assert "only 5 us to take" in result.err
+    assert "it matters with --mode eager" in " ".join(result.out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "parts"),
+    [
+        (JOB, 2, ["nothing is on the list"]),
+        ((*JOB, "--option", "nick=1us"), 2, ["Did you mean 'nic'?"]),
+        ((*JOB[:2], "--option", "nic=1us"), 2, ["--on", "h100-sxm"]),
+        ((*JOB, "--option", "nic=1us", "--batch", "0"), 2, ["--batch"]),
+        ((*JOB, "--option", "nic=1us", "--batch", "4096"), 3, ["does not fit before anything is bought"]),
+        ((*JOB, "--option", "nic=1us", "--mix", "1"), 2, ["--mix"]),
+        ((*JOB, "--option", "nic=1us", "--mix", "1=0"), 2, ["--mix"]),
+        ((*JOB, "--option", "nic=1us", "--json", "--csv"), 2, ["more than one form"]),
+        (("whatif", *JOB[1:], "--option", "nic=1us @ $1"), 2, ["nhalf buy"]),
+        (("buy", "llama-3.1-70b", "--on", "h100-sxm,b200-sxm", "--option", "nic=1us"), 2, ["system=NAME"]),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(arguments: tuple[str, ...], code: int, parts: list[str]) -> None:
+    message = refused(*arguments, code=code)
+    for part in parts:
+        assert part in message, message

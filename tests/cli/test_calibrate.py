@@ -1,0 +1,237 @@
+"""`nhalf calibrate` on the command line: from runs to a stack file that predicts them better, in every format."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.cli.command import invoke, refused
+
+from nhalf.loading.stack_file import read_stack
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADER = "model,system,engine,weight_dtype,isl,osl,concurrency,tp,tpot_s\n"
+# A stack that is slower than all stacks together by a fixed time: 1.15 times plus 1 ms at every point.
+TIMES = {
+    (1, 2): 24.9, (16, 2): 31.5, (64, 2): 46.7, (1, 4): 16.0, (16, 4): 20.4, (64, 4): 29.7, (1, 8): 11.9, (16, 8): 15.1,
+    (64, 8): 21.0,
+}  # fmt: skip
+VLLM = {
+    "backend": "vllm", "model_id": "meta-llama/Llama-3.1-70B", "completed": 100, "max_concurrency": 16,
+    "total_input_tokens": 102400, "total_output_tokens": 102400, "median_tpot_ms": 13.0, "median_ttft_ms": 100.0,
+    "request_throughput": 1.2,
+}  # fmt: skip
+BLOCK = """\
+Maximum request concurrency: 16
+============ Serving Benchmark Result ============
+Successful requests:                     100
+Benchmark duration (s):                  150.0
+Total input tokens:                      102400
+Total generated tokens:                  102400
+Request throughput (req/s):              1.20
+---------------Time to First Token----------------
+Mean TTFT (ms):                          120.0
+Median TTFT (ms):                        100.0
+-----Time per Output Token (excl. 1st token)------
+Mean TPOT (ms):                          13.5
+Median TPOT (ms):                        13.0
+==================================================
+"""
+PERF = {
+    "request_throughput": {"unit": "requests/sec", "avg": 1.2},
+    "time_to_first_token": {"unit": "ms", "avg": 120.0, "p50": 100.0},
+    "inter_token_latency": {"unit": "ms", "avg": 13.5, "p50": 13.0},
+    "input_sequence_length": {"unit": "tokens", "avg": 1024.0},
+    "output_sequence_length": {"unit": "tokens", "avg": 1024.0},
+}
+GENAI_CSV = """\
+Metric,avg,min,max,p99,p50
+Time To First Token (ms),120.00,90.00,200.00,190.00,100.00
+Inter Token Latency (ms),13.50,12.00,20.00,19.00,13.00
+Output Sequence Length (tokens),"1,024.00",1024.00,1024.00,1024.00,1024.00
+Input Sequence Length (tokens),"1,024.00",1024.00,1024.00,1024.00,1024.00
+
+Metric,Value
+Request Throughput (per sec),1.20
+"""
+FORMATS = {
+    "vllm.json": json.dumps(VLLM),
+    "sglang.jsonl": json.dumps({**VLLM, "backend": "sglang", "accept_length": None}) + "\n",
+    "block.txt": BLOCK,
+    "genai.json": json.dumps(
+        {**PERF, "input_config": {"model": ["llama-3.1-70b"], "perf_analyzer": {"stimulus": {"concurrency": 16}}}}
+    ),
+    "aiperf.json": json.dumps(
+        {**PERF, "input_config": {"endpoint": {"model_names": ["llama-3.1-70b"]}, "loadgen": {"concurrency": 16}}}
+    ),
+    "genai.csv": GENAI_CSV,
+}
+FLAGS = ("--on", "h100-sxm", "--weights", "fp8")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    path = tmp_path / "runs.csv"
+    rows = [f"llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,{b},{tp},{ms / 1e3}\n" for (b, tp), ms in TIMES.items()]
+    path.write_text(HEADER + "".join(rows), encoding="utf-8")
+    return path
+
+
+def test_a_stack_is_written_and_predicts_its_own_runs_better(runs: Path, tmp_path: Path) -> None:
+    stack = tmp_path / "my.toml"
+    result = invoke("calibrate", str(runs), "-o", str(stack), columns=400)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[0].startswith("9 runs identify")
+    assert result.out.splitlines()[-1] == f"  nhalf validate {runs} --stack {stack}"
+    before = invoke("validate", str(runs), "--json").document["overall"]["median_error"]
+    after = invoke("validate", str(runs), "--stack", str(stack), "--json").document["overall"]["median_error"]
+    assert after < before / 2
+    assert after < 0.05
+
+
+def test_the_document_says_which_constants_the_runs_tell(runs: Path) -> None:
+    document = invoke("calibrate", str(runs), "--json").document
+    assert document["schema"] == "nhalf.calibrate/1"
+    assert document["rows"] == 9
+    constants = {each["name"]: each for each in document["constants"]}
+    assert constants["layer_time_s"]["identified"]
+    assert not constants["expert_efficiency"]["identified"]
+    for each in constants.values():
+        assert each["low"] <= each["value"] <= each["high"]
+        assert {"name", "value", "low", "high", "identified", "prior"} <= set(each)
+    assert "collective_excess_s" not in constants
+
+
+def test_several_device_counts_split_into_a_constant_and_a_shared_part(runs: Path) -> None:
+    document = invoke("calibrate", str(runs), "--json").document
+    assert document["degrees_of_freedom"] == 1
+    assert document["constant_s"] > 0
+    assert document["weights_s"] > document["constant_s"]
+    assert document["implied_bandwidth_bytes_per_s"] > 1e12
+    assert document["per_collective_s"] == pytest.approx(document["constant_s"] / 160)
+    page = invoke("calibrate", str(runs)).out
+    assert "most of the constant is not the link" in " ".join(page.split())
+
+
+def test_two_counts_have_no_interval(tmp_path: Path) -> None:
+    path = tmp_path / "two.csv"
+    rows = [f"llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,1,{tp},{TIMES[1, tp] / 1e3}\n" for tp in (4, 8)]
+    path.write_text(HEADER + "".join(rows), encoding="utf-8")
+    document = invoke("calibrate", str(path), "--json").document
+    assert document["degrees_of_freedom"] == 0
+    assert document["splits"][0]["constant_low_s"] is None
+    assert "no degree of freedom: no interval" in " ".join(invoke("calibrate", str(path)).out.split())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_benchmark_says_the_same_of_the_same_run(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(FORMATS[name], encoding="utf-8")
+    asked = ("calibrate", f"{path}@tp=8,engine=vllm,concurrency=16,model=llama-3.1-70b", *FLAGS, "--json")
+    document = invoke(*asked).document
+    assert document["rows"] == 1
+    reference = tmp_path / "reference.csv"
+    row = "llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,16,8,0.013\n"
+    reference.write_text(HEADER + row, encoding="utf-8")
+    same = invoke("calibrate", str(reference), "--json").document
+    assert document["before_error"] == pytest.approx(same["before_error"])
+
+
+def test_the_load_comes_from_the_file_where_it_knows_it(tmp_path: Path) -> None:
+    for name in ("vllm.json", "genai.json", "aiperf.json", "block.txt"):
+        path = tmp_path / name
+        path.write_text(FORMATS[name], encoding="utf-8")
+        flags = ("--tp", "8", "--model", "llama-3.1-70b", *FLAGS)
+        assert invoke("calibrate", str(path), *flags, "--json").document["rows"] == 1
+
+
+def test_an_open_loop_takes_its_batch_from_littles_law(tmp_path: Path) -> None:
+    path = tmp_path / "open.json"
+    path.write_text(json.dumps({**VLLM, "max_concurrency": None}), encoding="utf-8")
+    document = invoke("calibrate", f"{path}@tp=8", *FLAGS, "--json").document
+    assert document["rows"] == 1
+
+
+def test_a_stack_file_is_read_back_with_units_and_origins(runs: Path, tmp_path: Path) -> None:
+    stack = tmp_path / "my.toml"
+    invoke("calibrate", str(runs), "-o", str(stack))
+    found = read_stack(str(stack))
+    datum = found.constants["layer_time_s"]
+    assert 1e-6 < datum.value < 1e-3
+    assert (datum.kind, datum.source) == ("fitted", str(runs))
+    assert found.half_widths is not None
+
+
+def test_a_stack_file_by_hand_may_be_short(tmp_path: Path) -> None:
+    path = tmp_path / "hand.toml"
+    path.write_text('[constants]\nlayer_time = "30 us"\n', encoding="utf-8")
+    found = read_stack(str(path))
+    assert {name: datum.value for name, datum in found.constants.items()} == {"layer_time_s": pytest.approx(30e-6)}
+    assert found.constants["layer_time_s"].kind == "given"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no table of constants"),
+        ('[constants]\nlayer_tme = "30 us"\n', "Did you mean 'layer_time'"),
+        ('[constants]\nlayer_time = "30"\n', "layer_time"),
+        ('[constants]\nlayer_time = "30 us"\n[band]\nlow = 2.0\nhigh = 1.0\n', "is no band"),
+        ("[constants", "not TOML"),
+    ],
+)
+def test_a_stack_file_that_is_wrong_is_one_message(tmp_path: Path, runs: Path, text: str, words: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text, encoding="utf-8")
+    assert words in refused("predict", str(runs), "--stack", str(path))
+
+
+def test_a_file_of_no_format_is_one_message(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("hello\n", encoding="utf-8")
+    assert "no result of a serving benchmark" in refused("calibrate", str(path))
+    assert "says nothing" in refused("calibrate", f"{path}@color=red")
+
+
+def test_runs_without_a_scenario_are_too_weak(tmp_path: Path) -> None:
+    path = tmp_path / "unknown.csv"
+    path.write_text(HEADER + "llama-9,h100-sxm,vllm,fp8,1024,1024,1,8,0.01\n", encoding="utf-8")
+    result = invoke("calibrate", str(path))
+    assert result.code == 4
+    assert "no model 'llama-9'" in result.err
+
+
+# --- nhalf decode with a stack of one's own ---------------------------------------------------------------------------
+
+DECODE = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "4,8", "--batch", "16", "--weights", "fp8")
+
+
+def steps(*flags: str) -> list[float]:
+    return [row["step_s"] for row in invoke(*DECODE, *flags, "--json").document["rows"]]
+
+
+def test_decode_takes_a_stack_file_and_the_priors(runs: Path, tmp_path: Path) -> None:
+    stack = tmp_path / "my.toml"
+    invoke("calibrate", str(runs), "-o", str(stack))
+    plain, own, priors = steps(), steps("--stack", str(stack)), steps("--stack", "priors")
+    assert own[1] > plain[1]
+    assert priors != plain
+
+
+def test_a_set_value_wins_over_the_stack(runs: Path, tmp_path: Path) -> None:
+    stack = tmp_path / "my.toml"
+    invoke("calibrate", str(runs), "-o", str(stack))
+    document = invoke(*DECODE, "--stack", str(stack), "--set", "stack.layer_time_s=1us", "--json").document
+    (source,) = [each for each in document["sources"] if each["path"] == "stack.layer_time_s"]
+    assert (source["value"], source["kind"]) == (pytest.approx(1e-6), "given")
+
+
+def test_decode_is_pulled_to_an_anchor() -> None:
+    plain = steps()
+    anchored = steps("--anchor", "tp=8,batch=16: 9.8ms")
+    assert abs(anchored[1] / 9.8e-3 - 1) < abs(plain[1] / 9.8e-3 - 1) / 2
+    assert anchored[0] > plain[0]
+    assert "--anchor" in refused(*DECODE, "--anchor", "tp=8")

@@ -1,0 +1,117 @@
+"""`nhalf predict` on the command line: the table with its new columns, what is refused, and what is never read."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.cli.command import invoke, refused
+
+from nhalf.loading.golden import SERVING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NEW = ["predicted_tpot_s", "low_s", "high_s", "ttft_low_s", "ttft_high_s", "binding", "refused"]
+RUNS = """\
+id,model,system,engine,weight_dtype,isl,osl,concurrency,tp,ttft_s,tpot_s,comment
+a,meta-llama/Llama-3.1-70B,h100_sxm,vllm,fp8,1024,1024,16,8,0.1,0.0125,"one, two"
+b,llama-9,h100_sxm,vllm,fp8,1024,1024,16,8,0.1,0.0125,
+c,openai/gpt-oss-120b,b200_sxm,trtllm,mxfp4,1024,1024,64,1,0.1,0.012,
+"""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    path = tmp_path / "runs.csv"
+    path.write_text(RUNS, encoding="utf-8")
+    return path
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_every_row_comes_back_in_order_with_its_answer_or_a_reason(runs: Path) -> None:
+    result = invoke("predict", str(runs))
+    assert (result.code, result.err) == (0, "")
+    found = rows(result.out)
+    assert [row["id"] for row in found] == ["a", "b", "c"]
+    assert list(found[0])[-7:] == NEW
+    assert found[0]["comment"] == "one, two"
+    assert float(found[0]["low_s"]) < float(found[0]["predicted_tpot_s"]) < float(found[0]["high_s"])
+    assert float(found[0]["ttft_low_s"]) < float(found[0]["ttft_high_s"])
+    assert found[0]["binding"] in {"weights", "launch", "prefill"}
+    assert "no model 'llama-9'" in found[1]["refused"]
+    assert found[1]["predicted_tpot_s"] == found[1]["binding"] == ""
+
+
+def test_what_was_measured_passes_through_and_is_not_read(runs: Path) -> None:
+    plain = rows(invoke("predict", str(runs)).out)
+    runs.write_text(RUNS.replace("0.0125", "wrong").replace("0.1,", "?,"), encoding="utf-8")
+    spoiled = rows(invoke("predict", str(runs)).out)
+    assert spoiled[0]["tpot_s"] == "wrong"
+    assert [[row[name] for name in NEW] for row in plain] == [[row[name] for name in NEW] for row in spoiled]
+
+
+def test_with_a_file_the_page_says_what_was_done(runs: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.csv"
+    result = invoke("predict", str(runs), "-o", str(target))
+    assert result.code == 0
+    page = result.out.splitlines()
+    assert page[0] == "2 of 3 rows predicted, 1 refused with a reason"
+    assert page[-1].startswith("  nhalf validate ")
+    assert len(rows(target.read_text(encoding="utf-8"))) == 3
+
+
+def test_predicting_twice_writes_the_columns_anew(runs: Path, tmp_path: Path) -> None:
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    invoke("predict", str(runs), "-o", str(one))
+    invoke("predict", str(one), "-o", str(two))
+    assert one.read_text(encoding="utf-8") == two.read_text(encoding="utf-8")
+
+
+def test_the_document_has_one_entry_a_row(runs: Path) -> None:
+    document = invoke("predict", str(runs), "--json").document
+    assert document["schema"] == "nhalf.predict/1"
+    assert [entry["line"] for entry in document["rows"]] == [2, 3, 4]
+    assert document["rows"][1]["predicted_tpot_s"] is None
+    assert document["rows"][0]["predicted_tpot_s"] > 0
+
+
+def test_flags_say_what_the_table_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "short.csv"
+    path.write_text("concurrency,context\n1,1024\n8,1024\n", encoding="utf-8")
+    found = rows(invoke("predict", str(path), "--model", "llama-3.1-8b", "--on", "h100-sxm", "--engine", "sglang").out)
+    assert float(found[0]["predicted_tpot_s"]) < float(found[1]["predicted_tpot_s"])
+
+
+def test_the_priors_are_another_stack(runs: Path) -> None:
+    calibrated, priors = (rows(invoke("predict", str(runs), *flags).out) for flags in ((), ("--stack", "priors")))
+    assert calibrated[0]["predicted_tpot_s"] != priors[0]["predicted_tpot_s"]
+
+
+def test_the_whole_shipped_table_is_answered() -> None:
+    result = invoke("predict", str(SERVING))
+    assert all(row["refused"] == "" for row in rows(result.out))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no rows below a header"),
+        ("model,system\na,b\n", "no column concurrency"),
+        ("model,system,concurrency\na,b\n", ":2: 2 cells"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_one_message(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(text, encoding="utf-8")
+    assert words in refused("predict", str(path))
+
+
+def test_a_file_that_is_not_there_is_one_message(tmp_path: Path) -> None:
+    assert "cannot be read" in refused("predict", str(tmp_path / "none.csv"))
+    assert "--stack" in refused("predict", str(SERVING), "--stack", "nothing")

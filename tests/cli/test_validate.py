@@ -1,0 +1,91 @@
+"""`nhalf validate` on the command line: scores by group, limits that fail, and the tables that ship."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.cli.command import invoke, refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADER = "model,system,engine,weight_dtype,isl,osl,concurrency,tp,tpot_s,quality_flag\n"
+ROW = "llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,{},8,{},{}\n"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    path = tmp_path / "runs.csv"
+    text = HEADER + ROW.format(16, 0.0125, "") + ROW.format(64, 0.017, "") + ROW.format(16, 0.5, "queueing")
+    path.write_text(text + ROW.format(1, 0.0001, ""), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def builtin() -> Any:  # noqa: ANN401  JSON is whatever it is
+    return invoke("validate", "--builtin", "--json").document
+
+
+def test_the_verdict_comes_first_and_the_next_command_last(runs: Path) -> None:
+    result = invoke("validate", str(runs), columns=400)
+    assert result.code == 0
+    page = result.out.splitlines()
+    assert page[0].startswith("Predictions are ")
+    assert page[-1].startswith("  nhalf calibrate ")
+    assert "1 rows with a quality_flag are left out" in result.err
+
+
+def test_rows_below_the_datasheet_are_named_by_line_and_left_out_when_told(runs: Path) -> None:
+    with_all = invoke("validate", str(runs), "--json").document
+    assert [(each["line"], each["code"]) for each in with_all["findings"]] == [(5, "below-bound")]
+    without = invoke("validate", str(runs), "--skip-doubtful", "--json").document
+    assert with_all["overall"]["rows"] == 3
+    assert without["overall"]["rows"] == 2
+    assert without["overall"]["median_error"] < 0.25
+
+
+def test_the_document_has_the_keys_of_the_contract(builtin: Any) -> None:  # noqa: ANN401  JSON
+    keys = {"system", "engine", "model", "rows", "refused", "median_error", "p90_error", "bias", "coverage"}
+    assert builtin["schema"] == "nhalf.validate/1"
+    assert all(keys <= set(group) for group in builtin["groups"])
+    assert keys <= set(builtin["overall"])
+    assert sum(group["rows"] for group in builtin["groups"]) == builtin["overall"]["rows"] == 855
+
+
+def test_the_shipped_runs_are_judged_by_constants_that_did_not_see_them(builtin: Any) -> None:  # noqa: ANN401  JSON
+    fitted = invoke("validate", "--builtin", "--stack", "priors", "--json").document["overall"]
+    unseen = builtin["overall"]
+    assert 0.085 < unseen["median_error"] < 0.10
+    assert unseen["p90_error"] < 0.27
+    assert unseen["coverage"] > 0.75
+    assert fitted["median_error"] > unseen["median_error"]
+
+
+def test_misses_are_on_the_page() -> None:
+    page = invoke("validate", "--builtin").out
+    assert "Furthest off" in page
+    assert "h100-sxm  sglang  qwen3-32b" in page
+
+
+def test_a_limit_that_holds_exits_3_after_the_page(runs: Path) -> None:
+    result = invoke("validate", str(runs), "--fail-if", "median>1%")
+    assert result.code == 3
+    assert result.out.startswith("Predictions are ")
+    assert "median>1%: median is" in result.err
+    assert invoke("validate", str(runs), "--fail-if", "median>90%", "--skip-doubtful").code == 0
+
+
+def test_a_limit_that_is_none_is_refused_before_anything_is_read() -> None:
+    assert "--fail-if" in refused("validate", "nothing.csv", "--fail-if", "median")
+
+
+def test_a_table_without_measured_times_is_one_message(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    path.write_text("model,system,concurrency,context\nllama-3.1-8b,h100-sxm,1,1024\n", encoding="utf-8")
+    assert "no column tpot_s" in refused("validate", str(path))
+
+
+def test_one_table_or_the_shipped_ones() -> None:
+    assert "name one table" in refused("validate")
+    assert "name one table" in refused("validate", "runs.csv", "--builtin")

@@ -1,0 +1,243 @@
+"""Fits recover what made the data, keep priors where the data are silent, and say which is which."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nhalf.calibrate.anchor import anchored, parse_anchor
+from nhalf.calibrate.derive import constants_of, from_pairs, half_widths, left_out
+from nhalf.calibrate.evidence import Evidence, evidence
+from nhalf.calibrate.prior import prior
+from nhalf.calibrate.split import splits
+from nhalf.calibrate.stack import refit
+from nhalf.errors import InputError, WeakEvidenceError
+from nhalf.loading import load
+from nhalf.loading.cases import Cases, Options, Table, cases, read_table
+from nhalf.loading.golden import SERVING
+from nhalf.loading.measured import measured_s
+from nhalf.predict.step import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nhalf.breakdown import Array
+
+PRIOR = prior(calibrated=False)
+HEADER = ("model", "system", "engine", "weight_dtype", "isl", "osl", "concurrency", "tp")
+TRUTH = {"memory_efficiency": 0.85, "layer_time_s": 40e-6, "kv_efficiency": 0.7, "prefill_efficiency": 0.6}
+
+
+def grid(*, degrees: tuple[int, ...] = (1, 2, 4, 8), batches: tuple[int, ...] = (1, 8, 64)) -> Cases:
+    rows = [
+        [model, "h100-sxm", "vllm", dtype, isl, "1024", str(batch), str(tp)]
+        for model, dtype in (("llama-3.1-8b", "bf16"), ("llama-3.1-70b", "fp8"))
+        for tp in degrees
+        for batch in batches
+        for isl in ("1024", "8192")
+    ]
+    return cases(Table(path="rows", header=HEADER, rows=rows), Options(calibrated=False))
+
+
+def made(found: Cases, truth: Mapping[str, float], noise: float = 0.0) -> Evidence:
+    """Return evidence that a truth made, with log-normal noise."""
+    blank = evidence(found, np.ones(len(found.table.rows)))
+    times = blank.response.step_s({**PRIOR.centre, **truth})
+    times = times * np.exp(noise * np.random.default_rng(3).standard_normal(len(times)))
+    order = np.empty(len(times))
+    order[blank.rows] = times
+    return evidence(found, order)
+
+
+def test_a_fit_finds_the_constants_that_made_the_steps() -> None:
+    fitted = made(grid(), TRUTH).fit(PRIOR, correlation=0.0, noise=0.001)
+    for name, value in TRUTH.items():
+        assert fitted.constants[name] == pytest.approx(value, rel=0.05), name
+
+
+def test_what_the_steps_are_silent_about_stays_at_its_prior() -> None:
+    fitted = made(grid(), TRUTH).fit(PRIOR, correlation=0.0)
+    for name in ("expert_efficiency", "latent_layer_factor", "host_launch_s"):
+        assert fitted.constants[name] == pytest.approx(PRIOR.centre[name])
+        assert fitted.log_sd[name] == pytest.approx(PRIOR.log_sd[name])
+    assert fitted.constants["collective_excess_s"] == PRIOR.centre["collective_excess_s"]
+    assert fitted.log_sd["memory_efficiency"] < 0.5 * PRIOR.log_sd["memory_efficiency"]
+
+
+def test_one_wild_row_hardly_moves_a_fit() -> None:
+    runs = made(grid(), TRUTH)
+    plain = runs.fit(PRIOR, correlation=0.0).constants
+    times = np.empty(len(runs))
+    times[runs.rows] = runs.step_s
+    times[0] *= 5
+    wild = evidence(grid(), times).fit(PRIOR, correlation=0.0).constants
+    assert wild["memory_efficiency"] == pytest.approx(plain["memory_efficiency"], rel=0.05)
+
+
+def test_efficiencies_stay_at_or_below_one() -> None:
+    fast = made(grid(), {"memory_efficiency": 1.3, "layer_time_s": 1e-6}).fit(PRIOR, correlation=0.0, noise=0.01)
+    assert fast.constants["memory_efficiency"] <= 1.0
+
+
+def test_a_cluster_counts_once_when_its_steps_err_together() -> None:
+    runs = made(grid(), TRUTH)
+    assert sum(runs.weights(1.0)) == pytest.approx(2.0)  # two models on one stack
+    assert sum(runs.weights(0.0)) == pytest.approx(len(runs))
+
+
+def test_half_widths_hold_the_level_of_the_errors() -> None:
+    errors = np.random.default_rng(5).normal(0.05, 0.1, 20000)
+    low, high = half_widths(errors, np.ones(len(errors)))
+    assert np.mean((errors > -low) & (errors < high)) == pytest.approx(0.8, abs=0.01)
+    assert low < high
+
+
+def test_errors_that_were_left_out_do_not_see_their_own_group() -> None:
+    runs = made(grid(), {})
+    by = np.where(np.arange(len(runs)) == 0, "one", "rest")
+    times = np.array(runs.step_s)
+    times[0] *= 2
+    spoiled = replace(runs, step_s=times)
+    assert left_out(spoiled, PRIOR, by)[0] == pytest.approx(math.log(2), abs=0.05)
+
+
+def test_pairs_of_runs_pull_a_constant_between_prior_and_measurement() -> None:
+    found = from_pairs(PRIOR, "collective_excess_s", (6e-6, 6e-6, 6e-6))
+    assert PRIOR.centre["collective_excess_s"] < found.value < 6e-6
+    assert found.low < found.value < found.high
+
+
+def test_an_interval_is_the_wider_of_curvature_and_bootstrap() -> None:
+    sd = dict.fromkeys(PRIOR.free, 0.1)
+    narrow = constants_of(PRIOR, PRIOR.centre, sd, {})
+    wide = constants_of(PRIOR, PRIOR.centre, sd, dict.fromkeys(PRIOR.free, 0.2))
+    for one, other in zip(narrow, wide, strict=True):
+        assert other.low < one.low
+
+
+# --- a stack of one's own ---------------------------------------------------------------------------------------------
+
+
+def test_a_stack_is_refitted_and_says_what_it_could_not_tell() -> None:
+    runs = made(grid(), TRUTH, noise=0.02)
+    fit = refit(runs, prior(calibrated=True))
+    known = {each.name for each in fit.constants if each.identified}
+    assert {"memory_efficiency", "layer_time_s"} <= known
+    assert "expert_efficiency" not in known
+    assert fit.held_out_error < fit.before_error
+    assert fit.held_out_error < 0.05
+    assert "not-identifiable" in dict(fit.notes)
+
+
+def test_one_run_identifies_nothing_and_has_no_freedom() -> None:
+    runs = made(grid(degrees=(8,), batches=(16,)), TRUTH)
+    fit = refit(runs.take(np.arange(len(runs)) == 0), prior(calibrated=True))
+    assert not any(each.identified for each in fit.constants)
+    assert {"nothing-identified", "one-device-count"} <= set(dict(fit.notes))
+
+
+def test_evidence_without_a_usable_row_is_too_weak() -> None:
+    with pytest.raises(WeakEvidenceError, match="no run can be used"):
+        evidence(grid(), np.full(48, np.nan))
+
+
+# --- c + W / K --------------------------------------------------------------------------------------------------------
+
+
+def split_of(*degrees: int, constant_s: float = 4e-3, shared_s: float = 60e-3, wobble: float = 0.0) -> object:
+    header = ("model", "system", "weight_dtype", "context", "concurrency", "tp")
+    rows = [["llama-3.1-70b", "h100-sxm", "fp8", "1024", "1", str(degree)] for degree in degrees]
+    found = cases(Table(path="rows", header=header, rows=rows))
+    signs = np.where(np.arange(len(degrees)) % 2, -1.0, 1.0)
+    (split,) = splits(found, (constant_s + shared_s / np.array(degrees)) * (1 + wobble * signs))
+    return split
+
+
+def test_two_counts_give_the_split_and_no_interval() -> None:
+    split = split_of(4, 8)
+    assert split.constant_s == pytest.approx(4e-3)  # type: ignore[attr-defined]
+    assert split.shared_s == pytest.approx(60e-3)  # type: ignore[attr-defined]
+    assert (split.degrees_of_freedom, split.constant_interval_s) == (0, None)  # type: ignore[attr-defined]
+
+
+def test_three_counts_give_an_interval_by_students_t() -> None:
+    split = split_of(2, 4, 8, wobble=0.01)
+    assert split.degrees_of_freedom == 1  # type: ignore[attr-defined]
+    low, high = split.constant_interval_s  # type: ignore[attr-defined]
+    assert low < split.constant_s < high  # type: ignore[attr-defined]
+
+
+def test_the_split_reads_a_bandwidth_and_a_share_per_collective() -> None:
+    split = split_of(4, 8)
+    # 70.6e9 weights, of which 1.05e9 stay bf16 in the head, and 1.05e9 embeddings are not read.
+    assert split.implied_bandwidth_bytes_per_s == pytest.approx(70.6e9 / 60e-3, rel=0.02)  # type: ignore[attr-defined]
+    assert split.per_collective_s == pytest.approx(4e-3 / 160)  # type: ignore[attr-defined]
+
+
+def test_the_link_is_not_blamed_for_a_constant_that_it_cannot_explain() -> None:
+    assert split_of(4, 8, constant_s=10e-3).verdict == "most of the constant is not the link"  # type: ignore[attr-defined]
+    assert "may explain" in split_of(4, 8, constant_s=1.5e-3).verdict  # type: ignore[attr-defined]
+
+
+# --- anchors ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_anchor_pulls_its_own_step_and_its_neighbours_along() -> None:
+    scenarios = [load("llama-3.1-70b", on="h100-sxm", tp=tp, batch=16, weights="fp8") for tp in (4, 8)]
+    before = [float(decode(scenario).value) for scenario in scenarios]
+    slow = parse_anchor(f"tp=8,batch=16: {1e3 * before[1] * 1.3:.4f}ms")
+    after = [float(decode(scenario).value) for scenario in anchored(scenarios, [slow])]
+    assert before[1] * 1.2 < after[1] < before[1] * 1.3
+    assert before[0] * 1.05 < after[0] < before[0] * 1.35
+
+
+def test_an_anchor_at_the_prediction_moves_nothing() -> None:
+    scenario = load("llama-3.1-70b", on="h100-sxm", tp=8, batch=16, weights="fp8")
+    step = float(decode(scenario).value)
+    (same,) = anchored([scenario], [parse_anchor(f"tp=8,batch=16: {1e3 * step:.9f}ms")])
+    assert float(decode(same).value) == pytest.approx(step, rel=1e-4)
+
+
+def test_what_an_anchor_moved_says_so() -> None:
+    scenario = load("llama-3.1-70b", on="h100-sxm", tp=8, batch=16, weights="fp8")
+    (moved,) = anchored([scenario], [parse_anchor("tp=8,batch=16: 15ms")])
+    origin = moved.origins["stack.layer_time_s"]
+    assert (origin.kind, origin.source, origin.locator) == ("fitted", "--anchor", "tp=8,batch=16: 15ms")
+    assert origin.low is not None
+    assert origin.low < origin.value
+
+
+@pytest.mark.parametrize(
+    "text", ["9.8ms", "tp=8: fast", "tp=x: 9ms", "dp=8: 9ms", "tp=8,batch=16: 9.8", "tp=8: 0ms", "tp: 9ms"]
+)
+def test_what_is_no_anchor_is_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_anchor(text)
+
+
+def test_an_anchor_must_say_on_which_of_several_systems() -> None:
+    scenarios = [load("llama-3.1-8b", on=system, tp=1) for system in ("h100-sxm", "h200-sxm")]
+    with pytest.raises(InputError, match="does not say where"):
+        anchored(scenarios, [parse_anchor("tp=1: 9ms")])
+    moved = anchored(scenarios, [parse_anchor("system=h200-sxm,tp=1: 9ms")])
+    assert moved[0].stack.layer_time_s == scenarios[0].stack.layer_time_s
+    assert moved[1].stack.layer_time_s != scenarios[1].stack.layer_time_s
+
+
+# --- the runs that ship -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Evidence:
+    table = read_table(SERVING)
+    return evidence(cases(table, Options(calibrated=False)), measured_s(table))
+
+
+def test_the_priors_alone_are_as_far_off_as_the_note_says(shipped: Evidence) -> None:
+    errors: Array = np.abs(np.expm1(-shipped.log_errors(PRIOR.centre)))
+    assert np.median(errors) == pytest.approx(0.15, abs=0.02)
+    assert np.quantile(errors, 0.9) == pytest.approx(0.40, abs=0.04)

@@ -1,0 +1,175 @@
+"""Launch lines: written for three engines, and read back as the same layout; what an engine cannot run is said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nhalf.decide.launch_lines import ENGINES, Served, lines, runs_on, switches
+from nhalf.errors import InputError
+from nhalf.layout import Layout
+from nhalf.loading.launch import is_launch_line, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SERVED = Served(
+    model="deepseek-ai/DeepSeek-V3",
+    batch=256,
+    tokens=4608,
+    kv_dtype="bf16",
+    quantised="",
+    mixture=True,
+    devices_per_node=8,
+)
+LAYOUTS = (
+    Layout(tensor_parallel=8),
+    Layout(tensor_parallel=8, expert_parallel=8),
+    Layout(tensor_parallel=4, pipeline_parallel=2),
+    Layout(attention_dp=8, expert_parallel=8),
+    Layout(attention_dp=8, expert_parallel=8, routed_exchange="all-to-all"),
+    Layout(tensor_parallel=2, attention_dp=4, expert_parallel=8),
+    Layout(tensor_parallel=8, pipeline_parallel=4, expert_parallel=8),
+)
+
+
+def degrees(layout: Layout) -> tuple[object, ...]:
+    return (
+        layout.tensor_parallel, layout.pipeline_parallel, layout.expert_parallel, layout.attention_dp,
+        layout.context_parallel, layout.routed_exchange,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_line_is_read_back_as_the_same_layout(
+    layout: Layout, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = lines(layout, SERVED)[engine]
+    if not line.command:
+        assert line.reason
+        assert not runs_on(layout, engine)
+        return
+    monkeypatch.chdir(tmp_path)
+    options = next((also for also in line.also if also.startswith("options.yaml: ")), "")
+    (tmp_path / "options.yaml").write_text(options.removeprefix("options.yaml: ").replace("; ", "\n"), encoding="utf-8")
+    found = read(line.command)
+    assert (found.engine, found.model) == (engine, SERVED.model)
+    expected = layout
+    if engine == "trtllm":  # its way to the experts is its own choice, and no flag
+        expected = Layout(
+            tensor_parallel=layout.tensor_parallel, pipeline_parallel=layout.pipeline_parallel,
+            expert_parallel=layout.expert_parallel, attention_dp=layout.attention_dp,
+        )  # fmt: skip
+    assert degrees(found.layout) == degrees(expected)
+    assert found.batch == 256
+
+
+@pytest.mark.parametrize(
+    ("layout", "cannot"),
+    [
+        (Layout(tensor_parallel=8, expert_parallel=4), {"vllm"}),
+        (Layout(tensor_parallel=2, attention_dp=4, expert_parallel=8), {"trtllm"}),
+        (Layout(tensor_parallel=4, context_parallel=2), {"vllm", "sglang", "trtllm"}),
+        (Layout(tensor_parallel=16), set()),
+    ],
+)
+def test_what_an_engine_cannot_run_is_said(layout: Layout, cannot: set[str]) -> None:
+    found = lines(layout, SERVED)
+    assert {engine for engine, line in found.items() if not line.command} == cannot
+    assert all(bool(line.reason) != bool(line.command) for line in found.values())
+
+
+def test_number_formats_and_lengths_are_in_the_lines() -> None:
+    served = Served(
+        model="m/x", batch=64, tokens=4608, kv_dtype="fp8", quantised="fp8", mixture=False, devices_per_node=8
+    )
+    found = lines(Layout(tensor_parallel=8), served)
+    assert "--kv-cache-dtype fp8 --quantization fp8" in found["vllm"].command
+    assert "--kv-cache-dtype fp8_e4m3 --quantization fp8" in found["sglang"].command
+    assert any("kv_cache_config: {dtype: fp8}" in also for also in found["trtllm"].also)
+    assert any("quantised to fp8" in also for also in found["trtllm"].also)
+    assert all("4608" in line.command for line in found.values())
+
+
+def test_several_nodes_say_how_to_start_them() -> None:
+    found = lines(Layout(tensor_parallel=8, pipeline_parallel=2), SERVED)
+    assert "ray" in found["vllm"].command
+    assert "--nnodes 2" in found["sglang"].command
+    assert any("16 ranks on 2 nodes" in also for also in found["trtllm"].also)
+
+
+def test_the_switches_are_those_that_the_prediction_takes() -> None:
+    text = " ".join(switches(Layout(attention_dp=8, expert_parallel=8), mode="graph", serves_prompts=True))
+    assert "CUDA graphs" in text
+    assert "all-gather" in text
+    assert "prefix" in text
+    assert "--enforce-eager" in " ".join(switches(Layout(), mode="eager", serves_prompts=False))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected", "batch"),
+    [
+        ("vllm serve meta-llama/Llama-3.1-70B -tp 4 -pp 2", Layout(tensor_parallel=4, pipeline_parallel=2), None),
+        ("vllm serve x --tensor-parallel-size=8 --max-num-seqs 32", Layout(tensor_parallel=8), 32),
+        (
+            "VLLM_USE_V1=1 vllm serve x \\\n --data-parallel-size 8 --enable-expert-parallel --max_num_seqs 16",
+            Layout(attention_dp=8, expert_parallel=8),
+            128,
+        ),
+        ("python -m vllm.entrypoints.openai.api_server --model x -tp 2", Layout(tensor_parallel=2), None),
+        ("python3 -m sglang.launch_server --model-path x --tp 8", Layout(tensor_parallel=8), None),
+        (
+            "python3 -m sglang.launch_server --model x --tp 8 --dp 8 --enable-dp-attention --ep 8",
+            Layout(attention_dp=8, expert_parallel=8),
+            None,
+        ),
+        ("python3 -m sglang.launch_server --model x --tp 4 --dp 2", Layout(tensor_parallel=4, replicas=2), None),
+        (
+            "trtllm-serve x --tp_size 8 --ep_size 4 --max_batch_size 64",
+            Layout(tensor_parallel=8, expert_parallel=4),
+            64,
+        ),
+        ("docker run img trtllm-serve serve x --tp_size 2", Layout(tensor_parallel=2), None),
+    ],
+)
+def test_pasted_lines_are_read(line: str, expected: Layout, batch: int | None) -> None:
+    assert is_launch_line(line)
+    found = read(line)
+    assert degrees(found.layout) == degrees(expected)
+    assert found.layout.replicas == expected.replicas
+    assert found.batch == batch
+    assert found.model in ("x", "meta-llama/Llama-3.1-70B")
+
+
+def test_formats_and_modes_are_read() -> None:
+    found = read("vllm serve x --quantization fp8 --kv-cache-dtype fp8_e4m3 --enforce-eager")
+    assert (found.weights, found.kv, found.eager) == ("fp8", "fp8", True)
+
+
+def test_flags_that_are_left_out_of_account_are_told() -> None:
+    assert "decode-context" in read("vllm serve x -tp 8 -dcp 2").notes[0]
+    assert "no.yaml is not here" in read("trtllm-serve x --tp_size 8 --extra_llm_api_options no.yaml").notes[0]
+
+
+@pytest.mark.parametrize("text", ["llama-3.1-70b", "deepseek-ai/DeepSeek-V3", "./vllm/config.json", "scenario.toml"])
+def test_names_of_models_are_no_launch_lines(text: str) -> None:
+    assert not is_launch_line(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("ollama run x", "vllm serve"),
+        ("vllm serve x --tensor-paralel-size 8", "Did you mean 'tensor-parallel-size'?"),
+        ("vllm serve x -tp eight", "--tensor-parallel-size"),
+        ("vllm serve x -tp 0", "--tensor-parallel-size"),
+        ("python -m sglang.launch_server --model x --tp 8 --dp 3 --enable-dp-attention", "does not divide"),
+        ("vllm serve 'x", "close its quotes"),
+    ],
+)
+def test_a_bad_line_is_refused(line: str, part: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        read(line)
+    assert part in str(refusal.value)

@@ -1,0 +1,202 @@
+"""Files of sweeps: the same rows in every format, by any number of processes, whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nhalf.decide import farm
+from nhalf.decide.grid import TASK_POINTS, Tally
+from nhalf.decide.sweep import CHUNK
+from nhalf.errors import InputError
+from nhalf.loading import Request
+from nhalf.loading.axes import grid
+from nhalf.report import sweep_file
+from nhalf.report.sweep import columns
+from nhalf.report.sweep_file import Coded, plain_csv, writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from nhalf.decide.grid import Grid
+
+LATENCY = "system.fabric.intra_node.latency_s"
+BANDWIDTH = "system.fabric.intra_node.bandwidth_bytes_per_s"
+
+
+def made(*texts: str) -> Grid:
+    return grid(Request(model="llama-3.1-70b", systems=("h100-sxm",), weights="fp8"), texts).grid
+
+
+@pytest.fixture(scope="module")
+def small() -> Grid:
+    return made("tp=2,3,8", "batch=1:5", f"{LATENCY}=1us:5us:4")
+
+
+def write(path: Path, made: Grid, answered: Iterable[farm.Answered]) -> Tally:
+    tally, file = Tally(), writer(path)
+    for task, answers in answered:
+        tally.add(made, task, answers)
+        file.write(columns(made, task, answers))
+    file.close()
+    return tally
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file with numbers as numbers and unknown as None."""
+    if path.suffix == ".json":
+        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+    if path.suffix == ".parquet":
+        return pl.read_parquet(path).to_dicts()
+    with path.open(encoding="utf-8", newline="") as file:
+        return [{name: _number(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+
+
+def _number(cell: str) -> object:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+def same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
+    """Return whether rows are the same, where CSV has nothing for None."""
+    return [{k: v or ("" if v is None else v) for k, v in row.items()} for row in one] == [
+        {k: v or ("" if v is None else v) for k, v in row.items()} for row in other
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
+def test_every_format_holds_every_point_in_order(tmp_path: Path, small: Grid, suffix: str) -> None:
+    path = tmp_path / f"out.{suffix}"
+    tally = write(path, small, farm.here(small, small.tasks(7)))
+    found = rows(path)
+    assert (len(found), tally.points, tally.legal) == (60, 60, 40)
+    assert [row["tp"] for row in found] == [2] * 20 + [3] * 20 + [8] * 20
+    assert [row["batch"] for row in found[:20]] == [batch for batch in range(1, 6) for _ in range(4)]
+    assert all("attention heads" in row["reason"] for row in found[20:40])
+    assert all(not row["reason"] and row["step_s"] > 0 for row in (*found[:20], *found[40:]))
+    assert {path.name for path in tmp_path.iterdir()} == {path.name}
+    parts = [name for name in found[0] if name.endswith("_s") and name != "step_s" and "fabric" not in name]
+    assert sum(found[0][name] for name in parts) == pytest.approx(found[0]["step_s"])
+
+
+def test_the_formats_agree(tmp_path: Path, small: Grid) -> None:
+    found = []
+    for suffix in ("csv", "json", "parquet"):
+        path = tmp_path / f"out.{suffix}"
+        write(path, small, farm.here(small, small.tasks()))
+        found.append(rows(path))
+    assert same(found[0], found[1])
+    assert same(found[1], found[2])
+
+
+def test_csv_without_polars_reads_back_as_the_same_numbers(
+    tmp_path: Path, small: Grid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "fast.csv", small, farm.here(small, small.tasks()))
+    monkeypatch.setattr(sweep_file, "_polars", lambda: None)
+    write(tmp_path / "plain.csv", small, farm.here(small, small.tasks()))
+    assert same(rows(tmp_path / "fast.csv"), rows(tmp_path / "plain.csv"))
+    with pytest.raises(InputError) as refusal:
+        writer(tmp_path / "out.parquet")
+    assert "nhalf[frames]" in str(refusal.value)
+
+
+@pytest.mark.parametrize("points", [1, 7, 1000])
+def test_the_size_of_a_task_changes_nothing(tmp_path: Path, small: Grid, points: int) -> None:
+    write(tmp_path / "one.csv", small, farm.here(small, small.tasks()))
+    write(tmp_path / "two.csv", small, farm.here(small, small.tasks(points)))
+    assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two.csv").read_bytes()
+
+
+def test_processes_give_the_same_file(tmp_path: Path, small: Grid) -> None:
+    write(tmp_path / "one.csv", small, farm.here(small, small.tasks()))
+    write(tmp_path / "two.csv", small, farm.processes(small, small.tasks(7), 2))
+    assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two.csv").read_bytes()
+
+
+def test_parts_of_a_large_parquet_are_joined_in_order(
+    tmp_path: Path, small: Grid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "one.parquet", small, farm.here(small, small.tasks()))
+    monkeypatch.setattr(sweep_file, "_PART_ROWS", 10)
+    write(tmp_path / "two.parquet", small, farm.here(small, small.tasks(7)))
+    assert pl.read_parquet(tmp_path / "one.parquet").equals(pl.read_parquet(tmp_path / "two.parquet"))
+
+
+def test_a_file_that_is_not_whole_does_not_have_its_name(tmp_path: Path, small: Grid) -> None:
+    for suffix in ("csv", "parquet"):
+        file = writer(tmp_path / f"out.{suffix}")
+        task, answers = next(iter(farm.here(small, small.tasks())))
+        file.write(columns(small, task, answers))
+        file.abandon()
+        assert not (tmp_path / f"out.{suffix}").exists()
+
+
+def test_the_tally_has_the_fastest_that_fits_and_every_reason(small: Grid) -> None:
+    tally = Tally()
+    for task, answers in farm.here(small, small.tasks(7)):
+        tally.add(small, task, answers)
+    assert tally.best is not None
+    assert tally.best.axes["tp"] == 8
+    assert tally.best.axes["batch"] == 1
+    assert list(tally.best_by) == [2, 8]
+    assert sum(tally.reasons.values()) == 20
+
+
+def test_a_sweep_of_many_points_holds_few_of_them() -> None:
+    many = made("batch=1:100", f"{LATENCY}=1us:5us:100", f"{BANDWIDTH}=100GB/s:900GB/s:100")
+    tracemalloc.start()
+    seen = 0
+    for task, answers in farm.here(many, many.tasks(4 * CHUNK)):
+        seen += task.points
+        assert answers is not None
+        if seen > 400_000:
+            break
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6  # 400,000 points would take 400,000 x 12 x 8 bytes = 38 MB, besides what evaluates them
+
+
+def test_a_point_of_a_grid_costs_about_what_one_of_a_sweep_does() -> None:
+    from nhalf.decide.sweep import sweep
+
+    many = made("batch=1:100", f"{LATENCY}=1us:5us:50", f"{BANDWIDTH}=100GB/s:900GB/s:40")
+    scenario = many.cells[0].scenario
+    assert scenario is not None
+    axes = {axis.path: axis.values for axis in many.inner}
+
+    def seconds(work: Any) -> float:  # noqa: ANN401  anything that can be called
+        begun = time.process_time()
+        work()
+        return time.process_time() - begun
+
+    plain = min(seconds(lambda: sweep(scenario, axes)) for _ in range(3))
+    whole = min(seconds(lambda: [columns(many, *each) for each in farm.here(many, many.tasks())]) for _ in range(3))
+    assert whole < 3 * plain
+
+
+def test_words_with_commas_are_quoted() -> None:
+    found = plain_csv({"a": Coded(words=('x, "y"', None), codes=np.array([0, 1])), "b": np.array([1.5, float("nan")])})
+    assert list(csv.reader(found.splitlines())) == [['x, "y"', "1.5"], ["", ""]]
+
+
+@pytest.mark.parametrize("name", ["out.xls", "out", "nowhere/out.csv", "nowhere/out.parquet"])
+def test_a_file_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError):
+        writer(tmp_path / name)
+
+
+def test_tasks_cover_every_point_once(small: Grid) -> None:
+    for points in (1, 3, TASK_POINTS):
+        assert sum(task.points for task in small.tasks(points)) == small.points

@@ -1,0 +1,143 @@
+"""Write the calibration that ships, and the table of the runs that it was derived from.
+
+    python tools/derive_calibration.py decode_train.csv     # both, from the whole table of measured runs
+    python tools/derive_calibration.py                      # the calibration alone, from the runs that ship
+
+The runs are those without a `quality_flag`. A test checks that the calibration that ships is what this derives.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from nhalf.calibrate.derive import Derived, derive, from_pairs
+from nhalf.calibrate.evidence import Evidence, evidence
+from nhalf.calibrate.prior import prior
+from nhalf.catalog import files
+from nhalf.loading.cases import Options, cases, read_table
+from nhalf.loading.measured import measured_s
+
+DATA = Path(files.__file__).with_name("data")
+RUNS = DATA / "golden" / "serving-runs.csv"
+GLOBAL = DATA / "calibration" / "global.toml"
+SOURCE = "aiconfigurator-core-0.12.0"
+KEPT = (
+    "model", "system", "engine", "engine_version", "weight_dtype", "moe_dtype", "isl", "osl", "concurrency", "tp",
+    "pp", "attention_dp", "moe_tp", "moe_ep", "ttft_s", "tpot_s",
+)  # fmt: skip
+FAMILIES = {
+    "llama-8b": ("llama-3.1-8b", "llama-3.1-8b-fp8"),
+    "llama-70b": ("llama-3.1-70b", "llama-3.1-70b-fp8"),
+    "qwen3-32b": ("qwen3-32b", "qwen3-32b-fp8", "qwen3-32b-nvfp4"),
+    "deepseek-v3": ("deepseek-v3", "deepseek-r1", "deepseek-v3.1-nvfp4", "deepseek-r1-nvfp4"),
+    "gpt-oss-120b": ("gpt-oss-120b",),
+}
+"""The models of the runs by family: sizes of one architecture are families of their own."""
+EXCESS_S = (5.9e-6, 3.5e-6, 5.8e-6)
+"""Time of a collective [s] inside a model beyond its isolated time, at TP 2, 4 and 8: Llama-3-70B on H100 at batch 1,
+with and without communication, 13.0, 14.7 and 24.2 us against 7.1, 11.2 and 18.4 us in the library's own table."""
+
+
+def write_runs(table: Path) -> None:
+    """Write the runs without a flag, in the columns that are kept."""
+    with table.open(encoding="utf-8", newline="") as source:
+        rows = [row for row in csv.DictReader(source) if not row["quality_flag"]]
+    with RUNS.open("w", encoding="utf-8", newline="") as target:
+        writer = csv.DictWriter(target, KEPT, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(sorted(rows, key=lambda row: tuple(row[name] for name in KEPT)))
+
+
+def measured() -> Evidence:
+    """Return the runs that ship as evidence."""
+    table = read_table(RUNS)
+    return evidence(cases(table, Options(calibrated=False)), measured_s(table))
+
+
+def derived(runs: Evidence) -> Derived:
+    """Return what the runs tell, given what pairs of runs tell of a collective's excess."""
+    assumed = prior(calibrated=False)
+    excess = from_pairs(assumed, "collective_excess_s", EXCESS_S)
+    families = {model: name for name, models in FAMILIES.items() for model in models}
+    found = derive(runs, assumed.around({excess.name: excess.value}), families)
+    return replace(found, constants=(*found.constants, excess))
+
+
+def document(runs: Evidence, found: Derived) -> str:
+    """Return the calibration as TOML."""
+    constants = {**prior().centre, **{each.name: each.value for each in found.constants}}
+    errors = np.abs(np.expm1(-runs.log_errors(constants)))
+    clusters = len(np.unique(runs.cluster))
+    lines = [
+        "# Constants of a decode step for every stack: tools/derive_calibration.py, from golden/serving-runs.csv.",
+        "# Do not edit: a test compares this file with what the tool derives.",
+        "",
+        f"identified = {list_of(each.name for each in found.constants if each.identified)}",
+        "",
+        "[common]",
+        f'source = "{SOURCE}"',
+        'kind = "fitted"',
+        'date = "2026-11"',
+        f'locator = "silicon_sample.csv: {len(runs)} serving runs of {clusters} stacks and models"',
+        "",
+        "[runs]",
+        f"rows = {len(runs)}",
+        f"clusters = {clusters}",
+        f"median_error = {np.median(errors):.3f}",
+        f"p90_error = {np.quantile(errors, 0.9):.3f}",
+        "",
+        "[seen]",
+        f"systems = {list_of(np.unique(runs.system))}",
+        f"engines = {list_of(np.unique(runs.engine))}",
+        "",
+        "[seen.families]",
+        *(f"{name} = {list_of(models)}" for name, models in FAMILIES.items()),
+    ]
+    for name, (below, above) in {"seen": found.seen, **found.unseen}.items():
+        lines += ["", f"[bands.{name}]", f'low.value = "{np.exp(-below):.3f}"', f'high.value = "{np.exp(above):.3f}"']
+    return "\n".join([*lines, *constant_tables(found)]) + "\n"
+
+
+def constant_tables(found: Derived) -> list[str]:
+    """Return the tables of the constants."""
+    lines = []
+    for each in found.constants:
+        scale, unit = (1e6, " us") if each.name.endswith("_s") else (1.0, "")
+        note = "identified by the runs" if each.identified else "hardly moved from what was assumed: not identifiable"
+        if each.name == "collective_excess_s":
+            note = "from pairs of runs with and without communication; times per token cannot tell it"
+        lines += [
+            "",
+            f"[constants.{each.name.removesuffix('_s')}]",
+            f'value = "{each.value * scale:.4g}{unit}"',
+            f'low = "{each.low * scale:.4g}{unit}"',
+            f'high = "{each.high * scale:.4g}{unit}"',
+            f'note = "{note}"',
+        ]
+        if each.name == "collective_excess_s":
+            lines += ['source = "nhalf-priors"', 'locator = "Llama-3-70B on H100 at batch 1, TP 2, 4 and 8: 3 pairs"']
+    return lines
+
+
+def list_of(names: object) -> str:
+    """Return names as a TOML list."""
+    return "[" + ", ".join(f'"{name}"' for name in names) + "]"  # type: ignore[attr-defined]
+
+
+def main(arguments: list[str]) -> int:
+    """Write both files."""
+    if arguments:
+        write_runs(Path(arguments[0]))
+    runs = measured()
+    GLOBAL.write_text(document(runs, derived(runs)), encoding="utf-8")
+    print(f"{GLOBAL.name}: {len(runs)} runs")  # noqa: T201  a tool says what it did
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
