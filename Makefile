@@ -35,7 +35,7 @@ $(VENV): | python
 $(CORE): pyproject.toml constraints.txt $(VENV)
 	@echo "installing nhalf into .venv"
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable .
+	@$(PIP) --no-build-isolation --editable '.[report]'
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt $(VENV)

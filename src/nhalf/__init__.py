@@ -17,13 +17,27 @@ if TYPE_CHECKING:
     from nhalf.evidence.reading import read as read
     from nhalf.link import Link as Link
     from nhalf.loading import load as load
+    from nhalf.loading.planning import plan as plan
     from nhalf.predict.prefill import prefill as prefill
     from nhalf.predict.step import decode as decode
     from nhalf.sample import Sample as Sample
     from nhalf.scenario import Scenario as Scenario
 
 __version__ = "0.1.0"
-__all__ = ["Fit", "Link", "Sample", "Scenario", "Term", "__version__", "decode", "fit", "load", "prefill", "read"]
+__all__ = [
+    "Fit",
+    "Link",
+    "Sample",
+    "Scenario",
+    "Term",
+    "__version__",
+    "decode",
+    "fit",
+    "load",
+    "plan",
+    "prefill",
+    "read",
+]
 
 _HOMES = {
     "Fit": "nhalf.evidence.fit",
@@ -34,6 +48,7 @@ _HOMES = {
     "decode": "nhalf.predict.step",
     "fit": "nhalf.evidence.fit",
     "load": "nhalf.loading",
+    "plan": "nhalf.loading.planning",
     "prefill": "nhalf.predict.prefill",
     "read": "nhalf.evidence.reading",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -222,7 +222,8 @@ def test_every_input_of_a_scenario_has_an_origin_with_its_value(name: str, engin
     }
     # A tuner's rates on one node and on many are a table of their own: cited, and not set one by one.
     tabled = (".in_node.", ".many_nodes.", ".correction", ".plateau")
-    origins = {path: datum for path, datum in (of_system | of_stack).items() if not any(part in path for part in tabled)}
+    cited = of_system | of_stack
+    origins = {path: datum for path, datum in cited.items() if not any(part in path for part in tabled)}
     assert set(origins) == set(inputs) | {"system.fabric.devices_per_node"}
     for path, value in inputs.items():
         assert origins[path].value == value, path
@@ -288,7 +289,7 @@ def test_a_model_has_the_parameters_of_its_weight_files(name: str, parameters: i
 
 def test_two_nodes_of_8_h100_take_25_2_us_by_the_tuners_tree() -> None:
     library, _ = store.library("vllm", architecture="hopper")
-    tree = library.tuner.tree_ll
+    tree: Any = library.tuner.tree_ll
     fixed = float(tree.base_s) + 2 * (7 * float(tree.intra_step_s) + 1 * float(tree.inter_step_s))
     assert fixed == pytest.approx(25.20e-6, rel=1e-12)
 
@@ -304,8 +305,10 @@ def test_tuner_paths_are_what_they_are_called(architecture: str) -> None:
         assert (
             path.bandwidth_limit_bytes_per_s == origins[f"stack.library.tuner.{name}.bandwidth_limit_bytes_per_s"].value
         )
-    limit = library.tuner.tree_ll.bandwidth_limit_bytes_per_s
-    assert limit == (22.5e9 if architecture == "ampere" else 39e9), "across nodes the row is that of the CPU"
+    tree: Any = library.tuner.tree_ll
+    assert tree.bandwidth_limit_bytes_per_s == (22.5e9 if architecture == "ampere" else 39e9), (
+        "across nodes the row is that of the CPU"
+    )
 
 
 def test_an_unknown_architecture_is_refused() -> None:

@@ -49,7 +49,7 @@ def test_explain_prints_each_leaf_with_its_formula_and_inputs() -> None:
 
 
 def test_the_page_answers_in_the_order_of_the_contract() -> None:
-    page = invoke(*JOB).out
+    page = invoke(*JOB, "--stack", "priors").out
     wanted = [
         "TP8 is fastest", "per token, 80 % band", "c.fixed", "Turn-over", "Crossovers", "What would help",
         "Constants that matter", "Defaults taken", "Next",
@@ -207,7 +207,7 @@ def test_bad_input_is_one_message_with_where_and_what(arguments: tuple[str, ...]
         ("config.json", "[1]", ["config.json", "no object"]),
         ("config.json", "{}", ["'architectures'", "LlamaForCausalLM"]),
         ("config.json", '{"architectures": ["MambaForCausalLM"]}', ["'architectures'", "MambaForCausalLM", "guess"]),
-        ("config.json", '{"architectures": ["LlamaForCausalLM"]}', ["'hidden_size'", "missing"]),
+        ("config.json", '{"architectures": ["LlamaForCausalLM"]}', ["'intermediate_size'", "missing"]),
         ("s.toml", "model = ", ["s.toml", "not TOML"]),
         ("s.toml", 'model = "qwen3-8b"', ["'systems'", "missing"]),
         ("s.toml", 'model = "qwen3-8b"\nsystem = "h100"', ["'system'", "Did you mean 'systems'?"]),

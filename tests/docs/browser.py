@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import fcntl
 import json
 import os
 import select
 import shutil
-import subprocess
+import signal
 import tempfile
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -26,38 +28,48 @@ def chromium() -> str | None:
     return named or next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
+def _started(program: str, profile: str) -> tuple[int, int, int]:
+    """Start a browser that reads commands from descriptor 3 and writes answers to 4, each ended by a zero byte."""
+    flags = ["--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+             "--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage",
+             f"--user-data-dir={profile}", "about:blank"]  # fmt: skip
+    read_commands, commands = os.pipe()
+    answers, write_answers = os.pipe()
+    # Out of the way first: a pipe may itself have got the number 3 or 4.
+    ours = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in (read_commands, write_answers)]
+    actions = [
+        *((os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in (0, 1, 2)),
+        *((os.POSIX_SPAWN_DUP2, descriptor, number) for descriptor, number in zip(ours, (3, 4), strict=True)),
+    ]
+    try:
+        process = os.posix_spawn(program, [program, *flags], os.environ, file_actions=actions)
+    finally:
+        for descriptor in (read_commands, write_answers, *ours):
+            os.close(descriptor)
+    return process, commands, answers
+
+
 class Browser:
     """One page of a headless browser: what it said, what it asked the network for, and what its scripts return."""
 
     def __init__(self, program: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         self.events: list[dict[str, Any]] = []
         self._count, self._held = 0, b""
-        self._profile = tempfile.TemporaryDirectory(prefix="nhalf-browser-", ignore_cleanup_errors=True)
-        read_commands, self._commands = os.pipe()
-        self._answers, write_answers = os.pipe()
-        # The browser reads commands from descriptor 3 and writes answers to 4, each ended by a zero byte.
-        flags = (
-            f"--headless=new --remote-debugging-pipe --no-sandbox --disable-gpu --hide-scrollbars --no-first-run "
-            f"--disable-background-networking --disable-dev-shm-usage --user-data-dir={self._profile.name}"
-        )
-        shell = f"exec {program} {flags} about:blank 3<&{read_commands} 4>&{write_answers}"
-        self._process = subprocess.Popen(
-            ["sh", "-c", shell],
-            pass_fds=(read_commands, write_answers),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(read_commands)
-        os.close(write_answers)
-        targets = self.call("Target.getTargets", session=None)["targetInfos"]
-        page = next(target["targetId"] for target in targets if target["type"] == "page")
-        attached = self.call("Target.attachToTarget", {"targetId": page, "flatten": True}, session=None)
-        self.session: str = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
-        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self.call("Emulation.setEmulatedMedia", {"features": scheme})
-        self.resize(width, height)
+        self._profile = tempfile.mkdtemp(prefix="nhalf-browser-")
+        self._process, self._commands, self._answers = _started(program, self._profile)
+        try:
+            targets = self.call("Target.getTargets", session=None)["targetInfos"]
+            page = next(target["targetId"] for target in targets if target["type"] == "page")
+            attached = self.call("Target.attachToTarget", {"targetId": page, "flatten": True}, session=None)
+            self.session: str = attached["sessionId"]
+            for domain in ("Page", "Runtime", "Log", "Network"):
+                self.call(f"{domain}.enable")
+            scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+            self.call("Emulation.setEmulatedMedia", {"features": scheme})
+            self.resize(width, height)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -65,11 +77,16 @@ class Browser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.terminate()
-        self._process.wait(PATIENCE_S)
+        self.close()
+
+    def close(self) -> None:
+        """End the browser."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process, signal.SIGTERM)
+        os.waitpid(self._process, 0)
         os.close(self._commands)
         os.close(self._answers)
-        self._profile.cleanup()
+        shutil.rmtree(self._profile, ignore_errors=True)
 
     def call(self, method: str, given: dict[str, Any] | None = None, *, session: str | None = "") -> dict[str, Any]:
         """Return the answer to one command; what happens meanwhile is kept in `events`."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nhalf.catalog import store
+from nhalf.transformer import GatedFeedForward, GroupedQueryAttention
 
 GIVEN = tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8"))
 MODELS: list[dict[str, Any]] = GIVEN["model"]
@@ -33,7 +34,10 @@ def test_parameters_and_cache_are_those_published(published: dict[str, Any]) -> 
 def test_shapes_are_those_published(published: dict[str, Any]) -> None:
     model, _ = store.transformer(published["name"])
     (layer,) = model.layers
-    attention, width = layer.attention, layer.feed_forward.intermediate_size
+    attention, feed_forward = layer.attention, layer.feed_forward
+    assert isinstance(attention, GroupedQueryAttention)
+    assert isinstance(feed_forward, GatedFeedForward)
+    width = feed_forward.intermediate_size
     numbers = [layer.count, model.hidden_size, width, attention.heads, attention.kv_heads, model.vocabulary_size]
     assert published["source"] in GIVEN["sources"]
     assert numbers == published["numbers"]

@@ -12,6 +12,7 @@ from nhalf.errors import InputError
 from nhalf.fabric import Fabric
 from nhalf.layout import Layout, check
 from nhalf.link import Link
+from nhalf.transformer import GatedFeedForward, GroupedQueryAttention
 
 if TYPE_CHECKING:
     from nhalf.transformer import Transformer
@@ -76,6 +77,7 @@ def test_a_group_must_fill_whole_nodes() -> None:
 def test_key_value_heads_are_split_or_copied_evenly() -> None:
     transformer = model("llama-3.1-70b")
     layer = transformer.layers[0]
+    assert isinstance(layer.attention, GroupedQueryAttention)
     odd = replace(layer, attention=replace(layer.attention, heads=60, kv_heads=6))
     with pytest.raises(InputError, match="6 key-value heads") as caught:
         check(Layout(tensor_parallel=4), replace(transformer, layers=(odd,)), fabric())
@@ -85,6 +87,7 @@ def test_key_value_heads_are_split_or_copied_evenly() -> None:
 def test_the_feed_forward_width_is_split_evenly() -> None:
     transformer = model("llama-3.1-70b")
     layer = transformer.layers[0]
+    assert isinstance(layer.feed_forward, GatedFeedForward)
     narrow = replace(layer, feed_forward=replace(layer.feed_forward, intermediate_size=28670))
     with pytest.raises(InputError, match="feed-forward width 28670"):
         check(Layout(tensor_parallel=4), replace(transformer, layers=(narrow,)), fabric())

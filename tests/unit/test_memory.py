@@ -102,9 +102,7 @@ def test_what_is_needed_is_computed_and_adds_up() -> None:
         assert {part.unit for part in term.parts} == {"bytes"}
 
 
-@pytest.mark.parametrize(
-    "path", ["workload.batch", "workload.context_tokens", "workload.kv_bytes"]
-)
+@pytest.mark.parametrize("path", ["workload.batch", "workload.context_tokens", "workload.kv_bytes"])
 def test_arrays_and_scalars_need_the_same(path: str) -> None:
     base = float(np.mean(scenario().value(path)))
     values = base * np.array([1.0, 2.0, 8.0])

@@ -45,6 +45,7 @@ _FIELDS = {
 @click.option("--price", metavar="$", help="Dollars for each GPU and hour: '$2.5'.")
 @click.option("--launch", "line", metavar="LINE", help="A launch line of vllm, sglang or trtllm to judge.")
 @click.option("--batch", metavar="LIST", help="Batches of a replica to look at.  [default: all that fit]")
+@click.option("--pools", is_flag=True, help="Look at prefill and decode on devices of their own, too.")
 @click.option("--all", "every", is_flag=True, help="With --json, --csv or --md: every layout at every batch.")
 @flags.layout
 @flags.workload
@@ -167,6 +168,7 @@ def _wish(given: dict[str, Any]) -> Wish:
     return replace(
         wish(limits),
         goal=given["goal"],
+        pools=given["pools"],
         degrees={_FIELDS[name]: values for name, values in chosen.items()},
         batches=flags.counts(given["batch"], "batch") if given["batch"] else None,
         exchanges=(options.exchange,) if options.exchange else ("all-gather", "all-to-all"),  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ class Wish:
     """What is wanted: the most of something, within limits; prices in [$] for each GPU and hour, None where unknown.
 
     `degrees` narrows a degree of the layout (by the name of its field) to some values, `batches` the batch, `exchanges`
-    how tokens of attention-DP groups reach the experts.
+    how tokens of attention-DP groups reach the experts; `pools` asks for prefill and decode apart, too.
     """
 
     goal: Goal = "tokens-per-gpu"
@@ -49,6 +49,7 @@ class Wish:
     degrees: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     batches: tuple[int, ...] | None = None
     exchanges: tuple[Exchange, ...] = ("all-gather", "all-to-all")
+    pools: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,6 +65,14 @@ class Candidate:
     marginal: NDArray[np.bool_]
     step: Term
     alike: tuple[int, ...]
+
+    @cached_property
+    def decode_s(self) -> Array:
+        """Return the time per token [s] at every batch when prompts are prefilled elsewhere."""
+        workload = replace(self.scenario.workload, batch=self.batches, prompt_tokens=0.0, output_tokens=0.0)
+        step = decode(replace(self.scenario, workload=workload)).value
+        times: Array = np.broadcast_to(np.asarray(step), self.batches.shape) / workload.accepted_tokens
+        return times
 
     @cached_property
     def first_s(self) -> tuple[Array, Array] | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nhalf.breakdown import Term
-from nhalf.collective import Routed
+from nhalf.collective import Op, Routed
 from nhalf.decide.elasticity import elasticities
 from nhalf.decide.levers import Lever, levers
 from nhalf.decide.regime import Crossover, best, binding, crossover, step_columns
@@ -14,6 +14,7 @@ from nhalf.decide.remedies import Remedy, remedies
 from nhalf.decide.split import Split, split
 from nhalf.errors import NoAnswerError
 from nhalf.predict.band import band
+from nhalf.predict.communication import measured_curve
 from nhalf.predict.exchange import backed, exchanges
 from nhalf.predict.layer import running, tokens
 from nhalf.predict.memory import Fit, Memory, fits, memory
@@ -24,6 +25,7 @@ from nhalf.predict.transfer import kv_transfer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nhalf.curve import MeasuredCurve
     from nhalf.link import Link
     from nhalf.scenario import Scenario
 
@@ -124,6 +126,12 @@ class Row:
             return {}
         found = {way: curve_for(self.scenario, way, kernels) for way in Routed}
         return {str(way): "" if curve is None else str(curve.at) for way, curve in found.items()}
+
+    @property
+    def curve(self) -> MeasuredCurve | None:
+        """Return the measured curve of the layout's all-reduce, None where there is none."""
+        group = self.scenario.layout.tensor_group
+        return measured_curve(self.scenario, Op.ALL_REDUCE, group) if group.ranks > 1 else None
 
     @property
     def columns(self) -> dict[str, float]:

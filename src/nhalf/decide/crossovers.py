@@ -74,6 +74,7 @@ def _split(scenario: Scenario, curve: MeasuredCurve) -> Crossover:
     ranks = scenario.layout.tensor_parallel
     line = curve.line(ranks)
     return Crossover(
+        system=scenario.system.name,
         collective=f"{curve.key.op} x{ranks}",
         tier=scenario.system.fabric.span(ranks).tier,
         ranks=ranks,

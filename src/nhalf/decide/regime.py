@@ -57,6 +57,7 @@ class Crossover:
     which the time has doubled its floor, which needs no line. Batches are sizes over `message_bytes_per_sequence`.
     """
 
+    system: str
     collective: str
     tier: str
     ranks: int
@@ -94,6 +95,7 @@ def crossover(scenario: Scenario) -> Crossover:
         times = np.asarray(collective(scenario, Op.ALL_REDUCE, group, SIZES_BYTES).value)
         line, double_floor = fit_line(SIZES_BYTES, times), _double_floor(times)
     return Crossover(
+        system=scenario.system.name,
         collective=f"all-reduce x{ranks}",
         tier=scenario.system.fabric.span(ranks).tier,
         ranks=ranks,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from nhalf.decide import pools
 from nhalf.decide.candidates import Candidate, Choice, Wish, evaluate
 from nhalf.decide.launch_lines import ENGINES, runs_on
 from nhalf.decide.layouts import groups, layouts, name
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from nhalf.breakdown import Array
+    from nhalf.decide.pools import Pools
     from nhalf.layout import Layout
     from nhalf.scenario import Scenario
 
@@ -48,7 +50,8 @@ class Plan:
     """What was found: every candidate, the best point of each layout in order, those on the front, and the chosen one.
 
     `nearest` is the point that misses the limits least, where none holds them; `refused` counts the layouts that were
-    left out by why; `judged` is the layout of a launch line at its batch, `judged_best` at its best within the limits.
+    left out by why; `judged` is the layout of a launch line at its batch, `judged_best` at its best within the limits;
+    `pools` is the best split into prefill and decode, where one was asked for.
     """
 
     gpus: int
@@ -62,6 +65,7 @@ class Plan:
     refused: Mapping[str, int]
     judged: Choice | None = None
     judged_best: Choice | None = None
+    pools: Pools | None = None
 
     def every(self) -> Iterator[Choice]:
         """Yield every layout at every batch that fits."""
@@ -128,9 +132,7 @@ class Plan:
             "y": alt.Y("tokens_per_s_per_gpu:Q", title="tokens/s per GPU"),
         }
         told = ["layout:N", "batch:Q", "tpot_s:Q", "binding:N", "meets:N"]
-        points = (
-            alt.Chart(table(values=rows)).mark_point(opacity=0.4).encode(**axes, color="binding:N", tooltip=told)
-        )
+        points = alt.Chart(table(values=rows)).mark_point(opacity=0.4).encode(**axes, color="binding:N", tooltip=told)
         line = alt.Chart(table(values=[row for row in rows if row["pareto"]])).mark_line(point=True)
         return points + line.encode(**axes, order="tokens_per_s_per_user:Q", tooltip=told)
 
@@ -168,6 +170,7 @@ def search(base: Scenario, gpus: int, wish: Wish, judged: tuple[Layout, int | No
         refused=refused,
         judged=None if judged is None else _judged(base, wish, *judged),
         judged_best=None if judged is None else _judged(base, wish, judged[0], None),
+        pools=pools.best(candidates, gpus, wish) if wish.pools else None,
     )
 
 

@@ -31,7 +31,8 @@ def plan(
     """Return the plan of a model on so many devices of a system (None: a node), as `nhalf plan` makes it.
 
     `limits` are texts with units: `{"tpot": "20ms", "ttft": "1s", "price": "$2.5"}`; `choices` are those of
-    `nhalf.load` but for degrees. `Plan.chosen` is None where nothing holds the limits; `to_polars()` and `chart()` show all points.
+    `nhalf.load` but for degrees. `Plan.chosen` is None where nothing holds the limits; `to_polars()` and `chart()` show
+    all points.
 
     Raises
     ------

@@ -22,8 +22,13 @@ def interference(scenario: Scenario) -> Term:
     """
     workload = scenario.workload
     length = leaf("prompt tokens", "i", {"i": workload.prompt_tokens}, unit="tokens")
-    inputs: dict[str, Input] = {"b": layer.sequences(scenario), "o": workload.output_tokens}
-    count = leaf("prompts per step", "b * minimum(o, 1) / maximum(o, 1)", inputs, unit="1")
+    inputs: dict[str, Input] = {
+        "b": layer.running(scenario),
+        "dp": float(scenario.layout.attention_dp),
+        "o": workload.output_tokens,
+    }
+    # Each stage of a pipeline does its part of every prompt, once a step, however many micro-batches the step has.
+    count = leaf("prompts per step", "maximum(b / dp, 1) * minimum(o, 1) / maximum(o, 1)", inputs, unit="1")
     through = own_tokens(scenario, length)
     work = layer.prompt_work(scenario, through, length)
     device, stack = scenario.system.device, scenario.stack

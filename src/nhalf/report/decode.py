@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from nhalf.decide.comparison import Comparison, Panel, Row
+    from nhalf.decide.regime import Crossover
     from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
     from nhalf.workload import Workload
@@ -163,7 +164,19 @@ def _notes(comparison: Comparison) -> list[str]:
                 f"{fits}: {row.label}, batch {row.batch:g} needs {row.memory_bytes / 1e9:.1f} GB on each "
                 f"device; {low / 1e9:.1f} to {high / 1e9:.1f} GB are usable."
             )
-    return [*notes, *decode_parts.exchange_notes(comparison)]
+    return [*notes, *_unmeasured(comparison), *decode_parts.exchange_notes(comparison)]
+
+
+def _unmeasured(comparison: Comparison) -> list[str]:
+    """Return what was not measured inside a node: the library in that mode, on that system."""
+    rows = [row for row in comparison.rows if row.tensor_parallel > 1 and not row.crosses_nodes and row.curve is None]
+    keys = dict.fromkeys(
+        (row.scenario.stack.library.name, str(row.scenario.stack.mode), row.scenario.system.name) for row in rows
+    )
+    return [
+        f"No all-reduce of {library} in {mode} mode was measured on {system}; NCCL's own plan is taken instead."
+        for library, mode, system in keys
+    ]
 
 
 def _turn_over(comparison: Comparison, canvas: Canvas) -> None:
@@ -182,6 +195,21 @@ def _turn_over(comparison: Comparison, canvas: Canvas) -> None:
         canvas.paragraph(f"  {panel.system}, batch {panel.batch:g}: {within}; {beyond}", indent="    ")
 
 
+def _crossing(found: Crossover) -> list[str]:
+    """Return the cells of one crossover."""
+    return [
+        f"TP{found.ranks}",
+        _TIERS[found.tier],
+        units.format_time(found.latency_s),
+        units.format_bandwidth(found.bandwidth_bytes_per_s),
+        _size(found.half_size_bytes),
+        f"{found.batch_at_half_size:.0f}",
+        _size(found.double_floor_size_bytes),
+        f"{found.batch_at_double_floor:.0f}",
+        found.kind,
+    ]
+
+
 def _crossovers(comparison: Comparison, canvas: Canvas) -> None:
     """Write where each collective turns from latency to bandwidth, by both measures."""
     if not comparison.crossovers:
@@ -189,21 +217,11 @@ def _crossovers(comparison: Comparison, canvas: Canvas) -> None:
     message = comparison.crossovers[0].message_bytes_per_sequence
     of = "tokens" if comparison.rows[0].prefills else "batch"
     canvas.heading(f"Crossovers of the all-reduce (one message is {of} x {units.format_size(message)})")
-    rows = [
-        [
-            f"TP{found.ranks}",
-            _TIERS[found.tier],
-            units.format_time(found.latency_s),
-            units.format_bandwidth(found.bandwidth_bytes_per_s),
-            _size(found.half_size_bytes),
-            f"{found.batch_at_half_size:.0f}",
-            _size(found.double_floor_size_bytes),
-            f"{found.batch_at_double_floor:.0f}",
-            found.kind,
-        ]
-        for found in comparison.crossovers
-    ]
-    canvas.table(["<", "<path", "alpha", "beta", "n_1/2", of, "2x floor", of, "<kind"], rows)
+    heads = ["<", "<path", "alpha", "beta", "n_1/2", of, "2x floor", of, "<kind"]
+    systems = dict.fromkeys(found.system for found in comparison.crossovers)
+    for system in systems:
+        rows = [_crossing(found) for found in comparison.crossovers if found.system == system]
+        canvas.place(grid(heads, rows, title=system if len(systems) > 1 else ""))
     canvas.paragraph(
         f"  2x floor is the size that takes twice the floor: use its {of}, below which a wider link buys little. "
         "n_1/2 = alpha x beta is of one line through the whole curve and overstates it.",
@@ -229,8 +247,16 @@ def _levers(comparison: Comparison, canvas: Canvas) -> None:
     gains = [{lever.name: lever.gain for lever in panel.levers} for panel in panels]
     rows = [[name, *(verdict.percent(gain[name]) if name in gain else "-" for gain in gains)] for name in names]
     rows.sort(key=lambda row: -max(gain.get(row[0], 0.0) for gain in gains))
-    heads = [f"batch {panel.batch:g}, {panel.fastest.label}" for panel in panels]
-    canvas.table(["<change", *heads], rows)
+    several = len({panel.system for panel in panels}) > 1
+    heads = [f"{panel.system}, " * several + f"batch {panel.batch:g}, {panel.fastest.label}" for panel in panels]
+    table = grid(["<change", *heads], rows)
+    if canvas.fits(table):
+        canvas.place(table)
+        return
+    for head, panel in zip(heads, panels, strict=True):
+        best = sorted(panel.levers, key=lambda lever: -lever.gain)[:_FEW]
+        told = ", ".join(f"{lever.name} {verdict.percent(lever.gain)}" for lever in best)
+        canvas.paragraph(f"  {head}: {told}", indent="    ")
 
 
 def _constants(comparison: Comparison, canvas: Canvas) -> None:
@@ -252,3 +278,6 @@ def _constants(comparison: Comparison, canvas: Canvas) -> None:
         canvas.paragraph(
             f"  {share:+.2f} {path} = {value}{interval}, {origin.kind} [{origin.source}]", indent="        "
         )
+    if row.curve is not None:
+        key = f"{row.curve.key} x{row.tensor_parallel}"
+        canvas.paragraph(f"  all-reduce: {key}, measured [{row.curve.source}]", indent="        ")

@@ -10,6 +10,7 @@ from nhalf.report.document import datum, envelope, number, term, whole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nhalf.curve import MeasuredCurve
     from nhalf.decide.comparison import Comparison, Panel, Row
     from nhalf.decide.regime import Crossover
     from nhalf.loading import Default
@@ -102,6 +103,7 @@ def _row(row: Row) -> dict[str, Any]:
 def _crossover(found: Crossover) -> dict[str, Any]:
     """Return a crossover."""
     return {
+        "system": found.system,
         "collective": found.collective,
         "tier": found.tier,
         "ranks": found.ranks,
@@ -140,4 +142,23 @@ def sources(comparison: Comparison) -> list[dict[str, Any]]:
         system = row.scenario.system.name
         for path, origin in row.scenario.origins.items():
             found.setdefault((system, path), {"system": system, "path": path, **datum(origin)})
+        if row.curve is not None:
+            found.setdefault((system, "system.curves.all-reduce"), _curve(row.curve, system))
     return list(found.values())
+
+
+def _curve(curve: MeasuredCurve, system: str) -> dict[str, Any]:
+    """Return the origin of a measured curve, which has many values and therefore none here."""
+    return {
+        "system": system,
+        "path": "system.curves.all-reduce",
+        "value": None,
+        "unit": "s",
+        "kind": "measured",
+        "source": curve.source,
+        "locator": curve.locator,
+        "date": curve.date,
+        "low": None,
+        "high": None,
+        "note": str(curve.key),
+    }

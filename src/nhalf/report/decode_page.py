@@ -116,7 +116,7 @@ def _maps(comparison: Comparison) -> list[Figure]:
     for place, system in enumerate(systems):
         mine = [row for row in comparison.rows if row.scenario.system.name == system]
         layouts = list({row.label: row for row in mine}.values())
-        turns = comparison.crossovers if len(systems) == 1 else ()
+        turns = [found for (name, _), found in _crossovers(comparison).items() if name == system]
         found.append(regime(layouts, turns, key=f"regime-{place}", title=system))
     return found
 

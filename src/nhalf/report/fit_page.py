@@ -62,8 +62,12 @@ def _cards(curve: CurveFit) -> list[Card]:
             cards.append(Card(label=f"{name}, {key}", number=number, beside=(_interval(found, unit),)))
     if curve.half_size_bytes is not None:
         double = curve.double_floor_size_bytes
-        beside = f"doubles its floor at {size(double)}" if double is not None else "never doubles its floor here"
-        cards.append(Card(label="n_1/2", number=size(curve.half_size_bytes), beside=(beside,)))
+        beside = (
+            f"doubles its floor at {units.format_size(double)}"
+            if double is not None
+            else "never doubles its floor here"
+        )
+        cards.append(Card(label="n_1/2", number=units.format_size(curve.half_size_bytes), beside=(beside,)))
     return cards
 
 
@@ -78,7 +82,7 @@ def _section(place: int, curve: CurveFit, marks: Sequence[Mark]) -> Section:
     """Return the pictures of one curve."""
     drawing = _curve(curve, marks)
     key = str(curve.series.key)
-    figures = [latency.latency(drawing, key=f"latency-{place}", title=key)]
+    figures = [latency.latency(drawing, key=f"latency-{place}", title="Time against size")]
     missed = latency.misfit(drawing, key=f"misfit-{place}", title="How far the points are from the one line")
     figures += [missed] if missed is not None else []
     return Section(key="latency" if place == 0 else f"latency-of-{place}", title=key, figures=figures)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -54,6 +54,8 @@ def write(plan: Plan, asked: Asked, canvas: Canvas) -> None:
     canvas.paragraph(_number(plan, shown))
     _table(plan, canvas)
     _front(plan, canvas)
+    if plan.wish.pools:
+        canvas.paragraph(apart(plan), indent="  ")
     for rule in plan.rules:
         canvas.paragraph(rule_of_thumb(rule), indent="  ")
     if plan.chosen is not None:
@@ -192,6 +194,29 @@ def rule_of_thumb(rule: Rule) -> str:
         return f'"TP inside the node, PP across" makes no difference {what} on {rule.devices} devices: {said}.'
     verb = "holds" if rule.holds else "is false here"
     return f'"TP inside the node, PP across" {verb} {what} on {rule.devices} devices: {said}.'
+
+
+def apart(plan: Plan) -> str:
+    """Return how prefill and decode on devices of their own compare with both on all of them."""
+    found, chosen = plan.pools, plan.chosen
+    if found is None:
+        return "Prefill and decode apart: no split of the devices holds the limits."
+    sides = [
+        f"{side.replicas} x {name(replace(side.candidate.layout, replicas=1))}"
+        for side in (found.prefill, found.decode)
+    ]
+    text = (
+        f"Prefill and decode apart: {sides[0]} prefill, {sides[1]} decode at batch {found.decode.batch}: "
+        f"{rate(found.per_gpu)} tokens/s per GPU of all at {units.format_time(found.tpot_s)} per token, "
+        f"{units.format_time(found.first_s)} to the first of one prompt alone, of which its cache takes "
+        f"{units.format_time(found.transfer_s)}; the links carry caches {percent(found.transfer_share)} of the time"
+    )
+    if chosen is None or plan.wish.goal == "latency":
+        return f"{text}."
+    gain = found.per_gpu / chosen.per_gpu - 1
+    if abs(gain) <= TIE:
+        return f"{text}. The model cannot tell that from both together."
+    return f"{text}. That is {percent(abs(gain))} {'more' if gain > 0 else 'less'} than both together."
 
 
 def rate(tokens_per_s: float) -> str:

@@ -11,6 +11,7 @@ from nhalf.report.plan import judgement, rule_of_thumb, served, verdict
 
 if TYPE_CHECKING:
     from nhalf.decide.launch_lines import Line
+    from nhalf.decide.pools import Pools
     from nhalf.decide.search import Plan, Rule
     from nhalf.report.plan import Asked
 
@@ -41,6 +42,7 @@ def document(plan: Plan, asked: Asked, *, every: bool) -> dict[str, Any]:
             "assumes": []
             if chosen is None or stack is None
             else list(switches(chosen.layout, mode=str(stack.mode), serves_prompts=chosen.ttft_s is not None)),
+            "pools": None if plan.pools is None else _pools(plan.pools),
             "rules": [_rule(rule) for rule in plan.rules],
             "refused": [{"reason": why, "layouts": count} for why, count in plan.refused.items()],
             "defaults": [
@@ -49,6 +51,23 @@ def document(plan: Plan, asked: Asked, *, every: bool) -> dict[str, Any]:
             "warnings": list(asked.warnings),
         },
     )
+
+
+def _pools(found: Pools) -> dict[str, Any]:
+    """Return the split into prefill and decode."""
+    return {
+        "prefill": name(found.prefill.candidate.layout),
+        "prefill_replicas": found.prefill.replicas,
+        "decode": name(found.decode.candidate.layout),
+        "decode_replicas": found.decode.replicas,
+        "batch": found.decode.batch,
+        "tpot_s": found.tpot_s,
+        "ttft_low_s": found.first_s,
+        "transfer_s": found.transfer_s,
+        "transfer_share": found.transfer_share,
+        "tokens_per_s_per_user": found.per_user,
+        "tokens_per_s_per_gpu": found.per_gpu,
+    }
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

@@ -41,8 +41,23 @@ def of_comparison(comparison: Comparison) -> str:
         heading = f"Batch {panel.batch:g}" if len(systems) == 1 else f"{panel.system}, batch {panel.batch:g}"
         text = of_panel(panel)
         paragraphs.append(f"{heading}: {text}" if several else text)
-    flip = _flip(comparison)
-    return "\n".join([*paragraphs, *([flip] if flip else [])])
+    flips = [_flip(comparison, system) for system in dict.fromkeys(panel.system for panel in comparison.panels)]
+    if len(systems) > 1:
+        flips += _winners(comparison)
+    return "\n".join([*paragraphs, *(flip for flip in flips if flip)])
+
+
+def _winners(comparison: Comparison) -> list[str]:
+    """Return which of several systems is the fastest at each batch."""
+    said = []
+    for batch in dict.fromkeys(panel.batch for panel in comparison.panels):
+        rows = [panel.fastest for panel in comparison.panels if panel.batch == batch and panel.tied]
+        if len(rows) > 1:
+            first, second, *_ = sorted(rows, key=lambda row: row.step_s)
+            ahead = percent(second.step_s / first.step_s - 1)
+            winner, loser = first.scenario.system.name, second.scenario.system.name
+            said.append(f"Batch {batch:g}: {winner} with {first.label} is the fastest, {ahead} ahead of {loser}.")
+    return said
 
 
 def of_panel(panel: Panel) -> str:
@@ -146,18 +161,20 @@ def _best_lever(levers: tuple[Lever, ...]) -> str:
     return f"The largest lever is {lever.name}: {percent(lever.gain)}."
 
 
-def _flip(comparison: Comparison) -> str:
-    """Return a sentence when one batch wants latency and another bandwidth from the same links."""
+def _flip(comparison: Comparison, system: str) -> str:
+    """Return a sentence when one batch of a system wants latency and another bandwidth from the same links."""
     wants: dict[str, list[str]] = {}
     for panel in comparison.panels:
         links = [lever for lever in panel.levers if lever.path.startswith("system.fabric")]
-        if panel.tied and links:
+        if panel.tied and links and panel.system == system:
             want = "a wider link" if links[0].gain > links[1].gain else "a lower latency"
             wants.setdefault(want, []).append(f"{panel.batch:g}")
     if len(wants) < 2:  # noqa: PLR2004  two wishes make a flip
         return ""
     parts = [f"at batch {joined(batches)} {want} buys more" for want, batches in wants.items()]
-    return f"Same cluster, opposite advice: {', '.join(parts)}."
+    several = len({panel.system for panel in comparison.panels}) > 1
+    cluster = f"Same cluster ({system})" if several else "Same cluster"
+    return f"{cluster}, opposite advice: {', '.join(parts)}."
 
 
 def joined(names: list[str]) -> str:

@@ -61,6 +61,9 @@ def attention(fields: Fields, traits: Traits) -> GroupedQueryAttention:
     """Return the attention of a layer without a window."""
     hidden_size, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
     kv_heads = fields.count("num_key_value_heads", default=heads)
+    if not fields.has("head_dim") and hidden_size % heads:
+        what = f"it is missing, and {heads} heads do not divide hidden_size {hidden_size}"
+        raise fields.error("head_dim", what, "a positive whole number")
     head_dim = fields.count("head_dim", default=hidden_size // heads)
     if heads % kv_heads:
         raise fields.error("num_key_value_heads", f"{kv_heads} does not divide {heads} heads", f"a divisor of {heads}")

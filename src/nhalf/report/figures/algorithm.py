@@ -164,10 +164,12 @@ def losses(choices: Sequence[Choice], per_token: int, *, key: str) -> Figure | N
     )  # fmt: skip
     return Figure(
         key=key,
-        title=f"What the library's choice loses, at {per_token} collectives a token",
+        title=f"Lost a token of {per_token} collectives, against the fastest law",
         text="Lost by the library's choice against the fastest law: "
         + "; ".join(f"{row['size']} {row['loses']} ({row['runs']} instead of {row['fastest']})" for row in rows),
-        note="Red: more than twice the time of the fastest law.",
+        note="Red: more than twice the time of the fastest law."
+        if any(row["colour"] == VERMILION for row in rows)
+        else "",
         chart=chart.properties(width="container", height=160),
         rows=[{name: row[name] for name in ("size_bytes", "runs", "fastest", "lost_per_token_s")} for row in rows],
     )

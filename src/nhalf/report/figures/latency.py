@@ -63,7 +63,8 @@ def latency(curve: Curve, *, key: str, title: str) -> Figure:
         key=key,
         title=title,
         text=_text(curve, title),
-        note="Dashed: the floor, and the ceiling n / beta. Dotted: the one line alpha + n / beta. Diamonds: messages.",
+        note="Dashed: the floor, and the ceiling n / beta. Dotted: the one line alpha + n / beta."
+        + (" Diamonds: what a model sends while it decodes." if curve.messages else ""),
         chart=alt.layer(*layers).properties(width="container", height=_HEIGHT),
         rows=[*_records(curve)],
     )
@@ -144,7 +145,7 @@ def _guides(curve: Curve) -> list[Any]:
             found.append(line.encode(**_axes(curve), tooltip=figure.tips("line")))
     if curve.floor_s is not None:
         row = {"size_bytes": high, "time_s": curve.floor_s, "label": lines[0][0]}
-        text = altair().Chart(data([row])).mark_text(align="right", dy=10, dx=-2, opacity=0.85, aria=False)
+        text = altair().Chart(data([row])).mark_text(align="right", dy=-7, dx=-2, opacity=0.85, aria=False)
         found.append(text.encode(**_axes(curve), text=altair().Text("label:N")))
     return found
 

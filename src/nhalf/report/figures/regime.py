@@ -56,20 +56,23 @@ def regime(rows: Sequence[Row], crossovers: Sequence[Crossover], *, key: str, ti
         "memory",
     ]
     held = {name for cell in cells for name in cell}
+    shown = figure.tips(*(name for name in told if name in held))
     boxes = base.mark_rect(stroke="currentColor", strokeOpacity=0.25, strokeWidth=0.5).encode(
         color=colour, opacity=alt.Opacity("shade:Q", scale=None, legend=None),
-        tooltip=figure.tips(*(name for name in told if name in held)),
+        tooltip=shown,
     )  # fmt: skip
-    rates = base.mark_text(aria=False).encode(
-        text=alt.Text("rate:N"), color=alt.Color("ink:N", scale=None), size=alt.value(10.5)
-    )  # fmt: skip
-    chart = alt.layer(boxes, rates, *_turns(layouts, crossovers))
+    # The numbers lie on top of the boxes, and are pointed at like them.
+    rates = base.mark_text(aria=False, fontSize=10.5).encode(
+        text=alt.Text("rate:N"), color=alt.Color("ink:N", scale=None), tooltip=shown
+    )
+    turns = _turns(layouts, crossovers)
+    chart = alt.layer(boxes, rates, *turns)
     return Figure(
         key=key,
         title=title,
         text=_text(cells),
-        note="In each cell: tokens/s per user. Pale: does not fit in memory. Triangle: from this batch on, an "
-        "all-reduce takes more than twice its floor, so its bytes count.",
+        note="In each cell: tokens/s per user. Pale: does not fit in memory."
+        + (" Triangle: from this batch on an all-reduce takes twice its floor, so its bytes count." if turns else ""),
         chart=chart.properties(width="container", height=max(_CELL * len(layouts), 2 * _CELL)),
         rows=[_record(cell) for cell in cells],
     )
@@ -123,12 +126,16 @@ def _turns(layouts: dict[str, Row], crossovers: Sequence[Crossover]) -> list[Any
     for name, row in layouts.items():
         at = batch.get(row.tensor_parallel)
         if at is not None and BATCHES[0] < at < BATCHES[-1]:
-            place = int(np.searchsorted(BATCHES, at))
-            before = BATCHES[place - 1]
-            # The cells stand one doubling apart: the mark is drawn that far between their middles.
-            within = 0.5 + float(np.log2(at / before))
+            # The middles of two cells stand one doubling apart.
+            place, within = divmod(float(np.log2(at)) + 0.5, 1.0)
+            cell = min(int(place), len(BATCHES) - 1)
             marks.append(
-                {"layout": name, "at": f"{before}", "within": within, "label": f"bytes count from batch {at:.0f}"}
+                {
+                    "layout": name,
+                    "at": f"{BATCHES[cell]}",
+                    "within": within,
+                    "label": f"bytes count from batch {at:.0f}",
+                }
             )
     alt = altair()
     found = []

@@ -117,7 +117,7 @@ def _boundary(rows: list[Row]) -> list[Any]:
     alt = altair()
     where = data([{"layout": beyond[0], "label": "more than one node"}])
     sort = [row.label for row in rows]
-    at = alt.X("layout:N", sort=sort, bandPosition=-0.05)
+    at = alt.X("layout:N", sort=sort, bandPosition=0)
     base = alt.Chart(where).encode(x=at)
     rule = base.mark_rule(strokeDash=[5, 4], opacity=0.8, aria=False)
     text = base.mark_text(align="right", dx=-5, dy=8, opacity=0.8).encode(y=alt.value(0), text=alt.Text("label:N"))

@@ -1,0 +1,94 @@
+"""`-o FILE` on decode, collective and fit: pages and figures, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.command import invoke, refused
+
+LOG = Path(__file__).parents[1] / "logs" / "nccl_tests" / "2025-06_all_reduce.txt"
+DECODE = ("decode", "llama-3.1-8b", "--on", "h100-sxm", "--tp", "1,8,16", "--batch", "1,64")
+
+
+def has_extra() -> None:
+    for extra in ("altair", "vl_convert", "jinja2"):
+        pytest.importorskip(extra, reason="the extra [report] is not installed")
+
+
+def sections(path: Path) -> list[str]:
+    return re.findall(r'<section id="([^"]+)">', path.read_text(encoding="utf-8"))
+
+
+def test_decode_writes_a_page_and_figures_beside_its_answer(tmp_path: Path) -> None:
+    has_extra()
+    report, picture, drawing = (tmp_path / name for name in ("r.html", "figure.png", "regime.svg"))
+    plain = invoke(*DECODE)
+    result = invoke(*DECODE, "-o", str(report), "-o", str(picture), "-o", str(drawing))
+    assert (result.code, result.out) == (0, plain.out)
+    assert result.err == f"wrote {report}\nwrote {picture}\nwrote {drawing}\n"
+    assert sections(report) == [
+        "scaling", "regime", "latency", "algorithms", "waterfall", "levers", "tornado", "sources", "notes", "command",
+    ]  # fmt: skip
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "What binds, by batch and layout" in drawing.read_text(encoding="utf-8")
+
+
+def test_one_device_has_no_collective_to_draw(tmp_path: Path) -> None:
+    has_extra()
+    report = tmp_path / "r.html"
+    assert invoke("decode", "qwen3-8b", "--on", "h100-sxm", "-o", str(report)).code == 0
+    assert "latency" not in sections(report)
+    assert "waterfall" in sections(report)
+
+
+def test_collective_writes_a_page(tmp_path: Path) -> None:
+    has_extra()
+    report = tmp_path / "r.html"
+    assert invoke("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm", "-o", str(report)).code == 0
+    assert sections(report)[:3] == ["algorithms", "latency", "losses"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("all-to-all", "5us", "400GB/s", "--ranks", "8"),
+        ("barrier", "--ranks", "16", "--on", "h100-sxm"),
+        ("all-gather", "--ranks", "16", "--on", "h100-sxm", "--sizes", "1MiB"),
+        ("broadcast", "--ranks", "6", "--on", "h100-sxm"),
+    ],
+)
+def test_every_collective_has_a_page(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    has_extra()
+    report = tmp_path / "r.html"
+    result = invoke("collective", *arguments, "-o", str(report))
+    assert (result.code, result.err) == (0, f"wrote {report}\n")
+
+
+def test_fit_writes_a_page_and_links(tmp_path: Path) -> None:
+    has_extra()
+    report, links = tmp_path / "r.html", tmp_path / "links.toml"
+    result = invoke("fit", str(LOG), "--model", "llama-3.1-70b", "-o", str(report), "-o", str(links))
+    assert result.code == 0
+    assert sections(report)[:2] == ["latency", "messages"]
+    assert "latency" in links.read_text(encoding="utf-8")
+
+
+def test_another_ending_is_refused_before_any_work() -> None:
+    message = refused(*DECODE, "-o", "report.pdf")
+    assert "Allowed: report.html, figure.svg, figure.png" in message
+
+
+def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    pytest.importorskip("altair", reason="the extra [report] is not installed")
+    assert "pip install 'nhalf[report]'" in refused(*DECODE, "-o", "report.html")
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    has_extra()
+    message = invoke(*DECODE, "-o", str(tmp_path / "no" / "r.html"))
+    assert message.code == 2
+    assert "cannot be written" in message.err

@@ -1,0 +1,158 @@
+"""The page in a real browser: it draws, is quiet, asks nobody, fits a phone, and answers the mouse."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.cli.command import invoke
+from tests.docs.browser import Browser, chromium
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PROGRAM = chromium()
+pytestmark = [
+    pytest.mark.chromium,
+    pytest.mark.skipif(PROGRAM is None, reason="no Chromium or Chrome here: apt-get install chromium"),
+]
+DECODE = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "1,8,16", "--batch", "1,128", "--weights", "fp8")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    for extra in ("altair", "vl_convert", "jinja2"):
+        pytest.importorskip(extra, reason="the extra [report] is not installed")
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    assert invoke(*DECODE, "-o", str(path)).code == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser(report: Path) -> Iterator[Browser]:
+    assert PROGRAM is not None
+    with Browser(PROGRAM) as found:
+        found.open(report)
+        yield found
+
+
+def test_it_is_quiet_and_asks_nobody(browser: Browser, report: Path) -> None:
+    assert browser.complaints == []
+    assert browser.requests == [report.resolve().as_uri()]
+
+
+def test_every_chart_is_drawn(browser: Browser) -> None:
+    drawn = browser.run(
+        "[...document.querySelectorAll('.chart')].map(c => [c.dataset.key, c.querySelectorAll('svg path').length,"
+        " c.getBoundingClientRect().width, c.querySelector('svg').getBoundingClientRect().width,"
+        " c.getAttribute('aria-label').length])"
+    )
+    assert len(drawn) >= 10
+    for key, marks, room, width, words in drawn:
+        assert marks > 3, key
+        assert room - 12 < width <= room + 1, key
+        assert words > 40, key
+
+
+def hover(browser: Browser, mark: str) -> str:
+    """Return what is shown when the middle of the first mark that a selector finds is pointed at."""
+    box: Any = browser.run(
+        f"(() => {{ const m = document.querySelector({mark!r}); m.scrollIntoView({{block: 'center'}});"
+        " const b = m.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+    )
+    browser.point_at(box[0] - 2, box[1])
+    browser.point_at(box[0], box[1])
+    shown: str = browser.run("tip.hidden ? '' : tip.innerText")
+    return shown
+
+
+def test_pointing_at_a_bar_shows_the_breakdown_of_its_layout(browser: Browser) -> None:
+    document = invoke(*DECODE, "--json").document
+    row = next(row for row in document["rows"] if (row["tp"], row["batch"]) == (1, 1))
+    shown = hover(browser, "#chart-scaling-0 .mark-rect path")
+    assert re.search(r"layout\s+TP1\b", shown)
+    assert re.search(rf"step\s+{1e3 * row['step_s']:.3g} ms", shown)
+    weights = re.search(r"weights\s+([\d.]+) ms", shown)
+    assert weights is not None
+    assert float(weights[1]) == pytest.approx(1e3 * row["weights_s"], rel=0.01)
+    assert "tokens/s per user" in shown
+    browser.point_at(2, 2)
+    assert browser.run("tip.hidden")
+
+
+def test_pointing_at_a_cell_of_the_map_says_what_binds(browser: Browser) -> None:
+    assert re.search(r"layout\s+TP1\s+batch\s+1\s+binds\s+weights", hover(browser, "#chart-regime-0 .mark-rect path"))
+
+
+def test_what_is_saved_is_the_chart_and_its_table(browser: Browser) -> None:
+    keys = browser.run("Object.keys(nhalf.views)")
+    for key in keys:
+        root = ET.fromstring(browser.run(f"nhalf.svg('{key}')"))  # noqa: S314  a drawing of our own
+        assert root.tag.endswith("svg")
+        assert "color:#1b1b1f" in root.attrib["style"]
+    lines = browser.run("nhalf.csv('scaling-0')").splitlines()
+    assert lines[0].startswith("system,layout,devices,nodes,batch,step_s,low_s,high_s,weights_s")
+    assert [line.split(",")[1] for line in lines[1:]] == ["TP1", "TP8", "TP16"]
+
+
+def test_the_buttons_save(browser: Browser) -> None:
+    browser.run(
+        "window.saved = []; HTMLAnchorElement.prototype.click = function () { window.saved.push(this.download); };"
+        "document.querySelectorAll('#regime button').forEach((button) => button.click())"
+    )
+    browser.run("new Promise((done) => setTimeout(done, 300))")
+    assert sorted(browser.run("window.saved")) == ["regime-0.csv", "regime-0.svg"]
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_no_width_makes_the_page_scroll_sideways(browser: Browser, width: int) -> None:
+    browser.resize(width, 900)
+    browser.run("new Promise((done) => setTimeout(done, 300))")
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    widest = browser.run(
+        "Math.max(...[...document.querySelectorAll('.chart svg')].map((s) => s.getBoundingClientRect().right))"
+    )
+    assert widest <= width
+    browser.resize(1280, 900)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_light_and_in_dark(browser: Browser, scheme: str) -> None:
+    browser.call("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    ink, page, axis = browser.run(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor,"
+        " getComputedStyle(document.querySelector('.role-axis-label text')).fill]"
+    )
+    light = [sum(map(int, re.findall(r"\d+", colour)[:3])) / 765 for colour in (ink, page, axis)]
+    assert (light[0] > 0.8) == (light[1] < 0.2) == (scheme == "dark")
+    assert axis == ink
+
+
+def test_print_is_black_on_white_without_buttons(browser: Browser) -> None:
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    browser.call("Emulation.setEmulatedMedia", {"media": "print", "features": dark})
+    shown = browser.run(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.querySelector('.tools')).display]"
+    )
+    assert shown == ["rgb(0, 0, 0)", "none"]
+    browser.call("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm"),
+        ("decode", "deepseek-v3", "--on", "h200-sxm,gb200-nvl72", "--tp", "8", "--pp", "1,2", "--batch", "64"),
+    ],
+)
+def test_other_pages_are_quiet_and_drawn(arguments: tuple[str, ...], report: Path) -> None:
+    assert PROGRAM is not None
+    path = report.with_name("other.html")
+    assert invoke(*arguments, "-o", str(path)).code == 0
+    with Browser(PROGRAM) as found:
+        found.open(path)
+        assert found.complaints == []
+        assert found.run("[...document.querySelectorAll('.chart')].every((c) => c.querySelectorAll('path').length > 3)")
