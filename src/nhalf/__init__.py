@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from nhalf.version import VERSION
+
 if TYPE_CHECKING:
     from nhalf.breakdown import Term as Term
     from nhalf.evidence.fit import Fit as Fit
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from nhalf.sample import Sample as Sample
     from nhalf.scenario import Scenario as Scenario
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "Fit",
     "Link",

@@ -18,6 +18,7 @@ import heapq
 import json
 import os
 import select
+import shutil
 import struct
 import subprocess
 import sys
@@ -34,6 +35,7 @@ _TUNSETIFF: Final = 0x400454CA
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
 _SLACK: Final = 29  # PR_SET_TIMERSLACK
 _MTU: Final = 9000
+_AWAKE_S: Final = 400e-6
 _PORT: Final = 29_577
 NAMES: Final = ("nhalf-a", "nhalf-b")
 ADDRESSES: Final = ("10.77.0.1", "10.77.0.2")
@@ -50,6 +52,21 @@ class Link:
 
 def sh(*words: str) -> None:
     subprocess.run(words, check=True, capture_output=True, timeout=20)
+
+
+def missing() -> str:
+    """Return what this machine lacks for a bed, nothing when it lacks nothing."""
+    if sys.platform != "linux":
+        return "network namespaces are Linux's"
+    if os.geteuid() != 0:
+        return "making network namespaces needs root"
+    if not Path("/dev/net/tun").exists():
+        return "there is no /dev/net/tun"
+    absent = [name for name in ("ip", "unshare") if shutil.which(name) is None]
+    if absent:
+        return f"not installed: {', '.join(absent)}"
+    tried = subprocess.run(["unshare", "--net", "--uts", "true"], capture_output=True, timeout=20, check=False)
+    return "" if tried.returncode == 0 else "this machine allows no network namespaces"
 
 
 class Bed:
@@ -70,8 +87,7 @@ class Bed:
             command = [sys.executable, __file__, "relay", str(self.link.delay_s), str(self.link.bytes_per_s)]
             self._relay = subprocess.Popen(command, stdout=subprocess.PIPE)
             if self._relay.stdout is None or self._relay.stdout.readline() != b"ready\n":
-                message = "the relay did not start"
-                raise RuntimeError(message)
+                sys.exit("the relay did not start")
             for name, own, other in zip(NAMES, ADDRESSES, reversed(ADDRESSES), strict=True):
                 inside = ("ip", "-n", name)
                 sh(*inside, "addr", "add", own, "peer", other, "dev", name)
@@ -99,7 +115,7 @@ class Bed:
 
 def inside(index: int, *command: str) -> list[str]:
     """Return a command that runs on one of the hosts, under a host name of its own."""
-    named = f"hostname {NAMES[index]}; exec \"$@\""
+    named = f'hostname {NAMES[index]}; exec "$@"'
     return ["ip", "netns", "exec", NAMES[index], "unshare", "--uts", "sh", "-c", named, "sh", *command]
 
 
@@ -125,7 +141,8 @@ def relay(link: Link) -> None:
             with contextlib.suppress(OSError):
                 os.write(ends[to], packet)
             now = time.monotonic()
-        pause = max(waiting[0][0] - now, 0.0) if waiting else None
+        # The last stretch is spent awake: a processor that has gone to sleep wakes up late.
+        pause = max(waiting[0][0] - now - _AWAKE_S, 0.0) if waiting else None
         for end in select.select(ends, [], [], pause)[0]:
             come = ends.index(end)
             packet = os.read(end, _MTU + 64)
@@ -175,7 +192,9 @@ def by_mpi(budget: str, *flags: str, **variables: str) -> dict[str, Any]:
 
 
 def answer(command: Sequence[str], **variables: str) -> dict[str, Any]:
-    done = subprocess.run(command, env=environment(**variables), capture_output=True, timeout=120, check=False, text=True)
+    done = subprocess.run(
+        command, env=environment(**variables), capture_output=True, timeout=120, check=False, text=True
+    )
     if done.returncode:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
     found: dict[str, Any] = json.loads(done.stdout)
@@ -186,8 +205,9 @@ def row(name: str, found: dict[str, Any], control: dict[str, Any], link: Link) -
     """Print what was found beside what was imposed, and return whether all is within its limits."""
     (fit,), (base,) = ([each for each in one["fits"] if each["op"] == "point-to-point"] for one in (found, control))
     latency, rate = fit["latency_s"], fit["bandwidth_bytes_per_s"]
-    if latency is None or rate is None:
-        print(f"{name:<28} not measured: {fit['verdict']}")
+    refused = [each["verdict"] for each in (fit, base) if not all(each["identifiable"].values())]
+    if refused:
+        print(f"{name:<28} not measured: {' / '.join(refused)}")
         return False
     net = latency - base["latency_s"]
     misses = (net / link.delay_s - 1, rate / link.bytes_per_s - 1, net * rate / (link.delay_s * link.bytes_per_s) - 1)
@@ -227,8 +247,8 @@ def main() -> None:
     parser.add_argument("--no-mpi", action="store_true")
     parser.add_argument("--budget", default="8s")
     given = parser.parse_args()
-    if sys.platform != "linux" or os.geteuid() != 0 or not Path("/dev/net/tun").exists():
-        print("skipped: needs Linux, root and /dev/net/tun")
+    if why := missing():
+        print(f"skipped: {why}")
         return
     fine = study(budget=given.budget, mpi=not given.no_mpi)
     if given.strict and not fine:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.bench import measure_bed
 
 from nhalf.evidence.fit import fit
 from nhalf.evidence.readers.nhalf_run import tables_of
@@ -202,8 +203,8 @@ def test_a_rank_that_dies_is_named_and_its_samples_are_kept(tmp_path: Path) -> N
 
 
 @needs_processes
-def test_a_rank_that_stops_moving_is_named_after_the_deadline() -> None:
-    process = start("--channels", "tcp", "--budget", "40s", "--deadline", "2s")
+def test_a_rank_that_stops_moving_is_named_after_the_deadline(tmp_path: Path) -> None:
+    process = start("--channels", "tcp", "--budget", "40s", "--deadline", "2s", folder=tmp_path)
     ranks = ranks_of(process, 2)
     time.sleep(2.0)
     os.kill(ranks[0], signal.SIGSTOP)
@@ -229,8 +230,8 @@ def test_an_interrupt_keeps_what_there_is_and_leaves_nobody(tmp_path: Path) -> N
 
 
 @needs_processes
-def test_ranks_end_when_nhalf_is_killed() -> None:
-    process = start("--channels", "shm", "--budget", "40s")
+def test_ranks_end_when_nhalf_is_killed(tmp_path: Path) -> None:
+    process = start("--channels", "shm", "--budget", "40s", folder=tmp_path)
     ranks = ranks_of(process, 2)
     time.sleep(1.0)
     process.kill()
@@ -292,6 +293,41 @@ def test_a_lost_rank_of_a_launcher_is_named(tmp_path: Path) -> None:
     assert code == 4
     assert f"rank 1: its process ended (pid {second.pid}" in err
     assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["complete"] is False
+
+
+# ------------------------------------------------------------------------------------------------- an imposed network
+
+
+needs_bed = pytest.mark.skipif(bool(why := measure_bed.missing()), reason=why or "never")
+
+
+@pytest.mark.netns
+@pytest.mark.tun
+@needs_bed
+def test_an_imposed_latency_and_rate_are_found() -> None:
+    with measure_bed.Bed(measure_bed.Link(delay_s=500e-6, bytes_per_s=20e6)):
+        document = measure_bed.by_sockets("3s")
+    (found,) = document["fits"]
+    assert found["nodes"] == 2
+    # A loaded machine wakes up late, so the limits are wide here; the study prints how near it comes.
+    assert 500e-6 < found["floor_s"] < 800e-6
+    assert found["segments"][-1]["bandwidth_bytes_per_s"] == pytest.approx(20e6, rel=0.2)
+    assert [each["carried_by"] for each in document["transport"]] == [measure_bed.NAMES[0]]
+
+
+@pytest.mark.netns
+@pytest.mark.tun
+@pytest.mark.mpi
+@needs_mpi
+@needs_bed
+def test_shared_memory_between_two_hosts_is_doubted() -> None:
+    with measure_bed.Bed(measure_bed.Link(delay_s=500e-6, bytes_per_s=20e6)):
+        document = measure_bed.by_mpi("1s", "--ops", "send-recv")
+    doubts = {doubt["code"]: doubt["text"] for doubt in document["doubts"]}
+    if document["fits"][0]["floor_s"] < 250e-6:  # MPICH took shared memory, half of what was imposed cannot be the link
+        assert "the network was not measured" in doubts["transport"]
+    else:
+        assert "transport" not in doubts
 
 
 # ------------------------------------------------------------------------------------------------- MPI and torch

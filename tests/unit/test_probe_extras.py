@@ -9,7 +9,7 @@ import pytest
 
 from nhalf.collective import Op
 from nhalf.evidence.probe.cell import FUSE, Cell
-from nhalf.evidence.probe.doubts import after, before, left_out, oversubscribed
+from nhalf.evidence.probe.doubts import after, before, left_out, of_backend, oversubscribed
 from nhalf.evidence.probe.extras import of_run
 from nhalf.evidence.probe.plan import Request
 from nhalf.evidence.probe.record import Entry, Record
@@ -129,3 +129,8 @@ def test_sizes_that_were_left_out_come_with_the_command_that_measures_them() -> 
     (doubt,) = left_out([group(size_bytes=4096), group(size_bytes=1024)], Request(budget_s=10.0))
     assert "all-reduce from 1 KiB on" in doubt.text
     assert doubt.do == "nhalf measure --budget 40s"
+
+
+def test_a_run_over_nccl_is_labelled_untested() -> None:
+    assert of_backend("gloo") == []
+    assert "untested on hardware" in of_backend("nccl")[0].text

@@ -371,6 +371,17 @@ def test_an_interrupt_ends_a_wait() -> None:
     conductor.close()
 
 
+def test_a_rank_that_died_is_named_though_its_launcher_interrupts_the_others() -> None:
+    conductor = Conductor(2)
+    wires = [silent(conductor, rank) for rank in (0, 1)]
+    conductor.assemble(2.0)
+    conductor.interrupted = lambda: True
+    wires[1].close()
+    with pytest.raises(RankLostError, match="rank 1: its process ended"):
+        conductor.ask({0: {"do": "visit"}}, 5.0)
+    conductor.close()
+
+
 def test_a_signal_is_noted_and_what_was_is_restored() -> None:
     import signal
 

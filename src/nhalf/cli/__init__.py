@@ -7,8 +7,8 @@ from importlib import import_module
 
 import click
 
-from nhalf import __version__
 from nhalf.errors import NhalfError
+from nhalf.version import VERSION
 
 COMMANDS = {
     "link": "What one message costs on a link: time, n_1/2, regime, a ladder of sizes.",
@@ -72,7 +72,7 @@ class _LazyGroup(click.Group):
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="nhalf", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="nhalf", message="%(prog)s %(version)s")
 def nhalf() -> None:
     """Say what the interconnect costs distributed inference, and what would change it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from nhalf.evidence.probe.plan import Request
     from nhalf.evidence.probe.record import Record
 
+_REFRESH_S = 0.25
 _PARTIAL = "nhalf-measure.partial.json"
 
 
@@ -154,6 +156,7 @@ class _Progress:
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
+        self._due = 0.0
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -170,7 +173,9 @@ class _Progress:
 
     def __call__(self, share: float, text: str) -> None:
         """Show how far it is."""
-        if self._bar is not None:
+        now = time.monotonic()
+        if self._bar is not None and (now >= self._due or share >= 1.0):
+            self._due = now + _REFRESH_S  # drawing more often would take a processor from the ranks
             self._bar.update(self._task, completed=share, description=text, refresh=True)
 
     def close(self) -> None:

@@ -7,12 +7,12 @@ tasks done again by another.
 from __future__ import annotations
 
 from collections import deque
-from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.decide.grid import Task, evaluate
 from nhalf.errors import InputError, NoAnswerError
+from nhalf.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -146,5 +146,4 @@ def _connected(address: str) -> Any:  # noqa: ANN401  Dask has no types
 
 def _version() -> str:
     """Return the version of nhalf where this runs."""
-    # Not an import statement: the package's own names lie on floors above this one.
-    return str(import_module("nhalf").__version__)
+    return VERSION

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import nhalf
 from nhalf.breakdown import Term
 from nhalf.catalog import store
 from nhalf.predict.band import LEVEL
+from nhalf.version import VERSION
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Input
@@ -21,7 +21,7 @@ def envelope(command: str, body: dict[str, Any]) -> dict[str, Any]:
     """Return a document: its schema and versions, then its body."""
     return {
         "schema": f"nhalf.{command}/1",
-        "nhalf_version": nhalf.__version__,
+        "nhalf_version": VERSION,
         "catalog_version": store.catalog_version(),
         "command": command,
         "interval_level": LEVEL,

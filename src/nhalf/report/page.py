@@ -12,11 +12,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import nhalf
 from nhalf import units
 from nhalf.catalog import store
 from nhalf.catalog.files import sources
 from nhalf.report.figures.figure import config, needed
+from nhalf.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -114,7 +114,7 @@ def html(page: Page, *, command: str, bundle: str) -> str:
         tables={figure.key: _as_table(figure.rows) for figure in page.figures},
         matter=matter,
         rest=rest,
-        version=nhalf.__version__,
+        version=VERSION,
         catalog=store.catalog_version(),
     )
     return text

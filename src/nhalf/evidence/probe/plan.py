@@ -1,0 +1,162 @@
+"""What is asked of a measurement, and the cells that answer it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+from nhalf.collective import Mode, Op
+from nhalf.evidence.probe.cell import FUSE, Cell, How
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOCKETS: Final = "sockets"
+BACKENDS: Final = (SOCKETS, "mpi", "gloo", "nccl")
+COLLECTIVES: Final = (
+    Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.BROADCAST, Op.BARRIER,
+)  # fmt: skip
+_ELEMENT: Final = 4
+"""Bytes of a float32, in which sums are made."""
+PAIR_SIZES: Final = (8, 512, 16 * 1024, 262_144, 1_048_576, 4_194_304)
+"""Sizes [bytes] at which every pair is measured: the smallest gives the latency, the largest two the bandwidth."""
+_EXTRA: Final = 1024  # [bytes] where a fixed time is split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the user asked for. Times in [s], sizes in [bytes].
+
+    `channels` are those of sockets; `hows` the ways of timing collectives, `pair_hows` those of messages; `pairs` asks
+    for every pair, `overlap` how much hides under computing, `fuse` what m messages of `fuse_bytes` save when they
+    become one. `host` is whom to connect to, `bind` where to be reached, `word` what both ends must say. `file` is
+    where the samples go, also before the end.
+    """
+
+    backend: str = SOCKETS
+    size: int = 2
+    channels: tuple[str, ...] = ()
+    ops: tuple[Op, ...] = (Op.SEND_RECV,)
+    sizes_bytes: tuple[int, ...] = ()
+    hows: tuple[How, ...] = ("isolated",)
+    pair_hows: tuple[How, ...] = ("isolated",)
+    budget_s: float = 12.0
+    deadline_s: float = 30.0
+    wait_s: float = 60.0
+    target: float = 0.02
+    seed: int = 1
+    sync: str = "auto"
+    pairs: bool = False
+    overlap: bool = False
+    fuse: tuple[int, ...] = ()
+    fuse_bytes: int = 16 * 1024
+    host: str = ""
+    bind: str = ""
+    port: int = 0
+    word: str = ""
+    command: str = "nhalf measure"
+    file: str = ""
+
+    @property
+    def wires(self) -> tuple[str, ...]:
+        """Return the channels of messages between two ranks."""
+        return self.channels if self.backend == SOCKETS else (self.backend,)
+
+
+def cells(request: Request, nodes: Mapping[int, int]) -> list[Cell]:
+    """Return what to time, for ranks on these nodes."""
+    if request.pairs:
+        return [
+            Cell(channel=channel, op=Op.SEND_RECV, size_bytes=size, ranks=pair, label=_label(channel, pair))
+            for channel in request.wires
+            for pair in combinations(range(request.size), 2)
+            for size in PAIR_SIZES
+        ]
+    found: list[Cell] = []
+    if Op.SEND_RECV in request.ops:
+        found += _messages(request, nodes)
+    for op in COLLECTIVES:
+        if op in request.ops:
+            found += _collectives(request, op)
+    return found + _overlaps(request) + _fused(request)
+
+
+def _messages(request: Request, nodes: Mapping[int, int]) -> list[Cell]:
+    """Return messages between the first two ranks of a node, and between the first two nodes."""
+    found = []
+    for label, pair in example_pairs(nodes):
+        for channel in request.wires:
+            text = ", ".join(filter(None, (channel, label)))
+            found += [
+                Cell(channel=channel, op=Op.SEND_RECV, size_bytes=size, ranks=pair, how=how, mode=_mode(request, how),
+                     label=text)
+                for how in request.pair_hows for size in request.sizes_bytes
+            ]  # fmt: skip
+    return found
+
+
+def example_pairs(nodes: Mapping[int, int]) -> list[tuple[str, tuple[int, int]]]:
+    """Return a pair of ranks inside a node and one across, each where there is one, and named where there are both."""
+    inside = next((pair for pair in combinations(nodes, 2) if nodes[pair[0]] == nodes[pair[1]]), None)
+    across = next((pair for pair in combinations(nodes, 2) if nodes[pair[0]] != nodes[pair[1]]), None)
+    found = [("in a node", inside), ("between nodes", across)]
+    both = inside is not None and across is not None
+    return [(name if both else "", pair) for name, pair in found if pair is not None]
+
+
+def _collectives(request: Request, op: Op) -> list[Cell]:
+    ranks = tuple(range(request.size))
+    sizes = [0] if op is Op.BARRIER else sorted({whole(op, size, request.size) for size in request.sizes_bytes})
+    hows = [how for how in request.hows if op is not Op.BARRIER or how != "graph"]
+    found = [
+        Cell(channel=request.backend, op=op, size_bytes=size, ranks=ranks, how=how, mode=_mode(request, how))
+        for how in hows for size in sizes
+    ]  # fmt: skip
+    split = whole(op, min((size for size in sizes if size >= _EXTRA), default=max(sizes)), request.size)
+    return [*found, Cell(channel=request.backend, op=op, size_bytes=split if op is not Op.BARRIER else 0, ranks=ranks,
+                         how="split", mode=_mode(request, "isolated"))]  # fmt: skip
+
+
+def _overlaps(request: Request) -> list[Cell]:
+    if not request.overlap:
+        return []
+    chosen = [size for size in request.sizes_bytes if size >= _EXTRA][::3] or list(request.sizes_bytes[-1:])
+    return [
+        Cell(channel=request.backend, op=op, size_bytes=whole(op, size, request.size), how="overlap",
+             ranks=tuple(range(request.size)), mode=_mode(request, "overlap"))
+        for op in request.ops if op in COLLECTIVES and op is not Op.BARRIER for size in chosen
+    ]  # fmt: skip
+
+
+def _fused(request: Request) -> list[Cell]:
+    """Return m messages one after another, and one that is m times as long, for each m."""
+    op = next((op for op in request.ops if op in COLLECTIVES and op is not Op.BARRIER), None)
+    if not request.fuse or op is None:
+        return []
+    ranks = tuple(range(request.size))
+    size = whole(op, request.fuse_bytes, request.size)
+    shapes = sorted({(size, m) for m in request.fuse} | {(size * m, 1) for m in request.fuse})
+    return [
+        Cell(channel=request.backend, op=op, size_bytes=each, ranks=ranks, count=count, label=FUSE,
+             mode=_mode(request, "isolated"))
+        for each, count in shapes
+    ]  # fmt: skip
+
+
+def whole(op: Op, size_bytes: int, ranks: int) -> int:
+    """Return the size [bytes], or the next above it, that shares out evenly and holds whole numbers."""
+    unit = _ELEMENT if op in (Op.ALL_REDUCE, Op.REDUCE_SCATTER, Op.REDUCE) else 1
+    parts = ranks if op in (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL) else 1
+    step = unit * parts
+    return -(-size_bytes // step) * step
+
+
+def _mode(request: Request, how: How) -> Mode | None:
+    if request.backend not in ("gloo", "nccl"):
+        return None
+    return Mode.GRAPH if how == "graph" else Mode.EAGER
+
+
+def _label(channel: str, pair: tuple[int, int]) -> str:
+    return f"{channel}, {pair[0]}-{pair[1]}"

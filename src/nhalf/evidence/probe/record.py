@@ -1,0 +1,203 @@
+"""The record of a measurement: every time of every cell, round by round, and the document that is saved."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from nhalf.collective import Op
+from nhalf.errors import InputError
+from nhalf.evidence.probe import environment
+from nhalf.evidence.probe.cell import FUSE, HOWS
+from nhalf.evidence.probe.statistics import half_width, interval, median
+from nhalf.version import VERSION
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nhalf.evidence.probe.cell import Cell
+
+SCHEMA: Final = "nhalf.run/1"
+_TENTH: Final = 1  # digits of a nanosecond that a burst can resolve
+
+
+_Key: TypeAlias = tuple[Op, str, tuple[int, ...], str, str, int, str]
+_ORDER: Final = (Op.SEND_RECV, *(op for op in Op if op not in (Op.SEND_RECV, Op.BARRIER)), Op.BARRIER)
+
+
+def _order(key: _Key) -> tuple[object, ...]:
+    """Return where a curve stands in the document: messages first, barriers last, isolated before the others."""
+    op, _, ends, how, mode, count, label = key
+    return (label == FUSE, _ORDER.index(op), ends, HOWS.index(how), mode, count)
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """A cell with its times [ns]: a list for each round. `skews_ns` are how far apart ranks began, where that counts.
+
+    `about_ns` is the first guess, `burst` how many operations share one reading, `sync` how ranks began together,
+    `late` how many windows began too late and were dropped, `works` how many computations an overlap
+    hides it under, `parts` what a split or an overlap read.
+    """
+
+    cell: Cell
+    about_ns: float = 0.0
+    right: bool = True
+    burst: int = 1
+    sync: str = ""
+    rounds: list[list[float]] = field(default_factory=list)
+    skews_ns: list[float] = field(default_factory=list)
+    late: int = 0
+    works: int = 0
+    parts: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def medians_ns(self) -> list[float]:
+        """Return the median of each round [ns]."""
+        return [median(times) for times in self.rounds if times]
+
+    @property
+    def spread(self) -> float:
+        """Return half the width of the median's 95 % interval over rounds, over the median; infinite when unknown."""
+        found = self.medians_ns
+        return half_width(found) if found else float("inf")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the point as the document holds it."""
+        medians = self.medians_ns
+        ends = interval(medians) if medians else None
+        return {
+            "size_bytes": self.cell.size_bytes,
+            "right": self.right,
+            "burst": self.burst,
+            "late": self.late,
+            "median_s": median(medians) * 1e-9 if medians else None,
+            "low_s": ends[0] * 1e-9 if ends else None,
+            "high_s": ends[1] * 1e-9 if ends else None,
+            "min_s": min(map(min, filter(None, self.rounds))) * 1e-9 if medians else None,
+            "skew_s": median(self.skews_ns) * 1e-9 if self.skews_ns else None,
+            "rounds_ns": [[round(time, _TENTH) for time in times] for times in self.rounds if times],
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Doubt:
+    """Something to know before the numbers are believed, and the command that would settle it."""
+
+    code: str
+    text: str
+    do: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """A measurement as it grows. `ranks` says what each rank said of itself, `transports` what carried the bytes."""
+
+    backend: str
+    command: str
+    seed: int
+    ranks: dict[int, dict[str, Any]] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    transports: list[dict[str, str]] = field(default_factory=list)
+    doubts: list[Doubt] = field(default_factory=list)
+    clock: str = ""
+    started: str = field(default_factory=lambda: dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"))
+    seconds: float = 0.0
+    complete: bool = False
+    lost: str = ""
+
+    @property
+    def nodes(self) -> dict[int, int]:
+        """Return the node of each rank: hosts are numbered as they first occur."""
+        hosts: dict[str, int] = {}
+        return {rank: hosts.setdefault(self.ranks[rank]["host"], len(hosts)) for rank in sorted(self.ranks)}
+
+    @property
+    def merged(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Return the environment of all ranks, and the names in which they differ."""
+        return environment.common([self.ranks[rank].get("environment", {}) for rank in sorted(self.ranks)])
+
+    @property
+    def samples(self) -> int:
+        """Return how many times were read."""
+        return sum(len(times) for entry in self.entries for times in entry.rounds)
+
+    def entries_of(self, *hows: str) -> list[Entry]:
+        """Return the entries that were timed in one of some ways."""
+        return [entry for entry in self.entries if entry.cell.how in hows]
+
+    def document(self) -> dict[str, Any]:
+        """Return what is saved."""
+        nodes = self.nodes
+        merged, differ = self.merged
+        return {
+            "schema": SCHEMA,
+            "nhalf_version": VERSION,
+            "command": self.command,
+            "backend": self.backend,
+            "started": self.started,
+            "seconds": round(self.seconds, 3),
+            "complete": self.complete,
+            "lost": self.lost or None,
+            "seed": self.seed,
+            "clock": self.clock,
+            "environment": merged,
+            "differs_between_ranks": list(differ),
+            "ranks": [
+                {"rank": rank, "node": nodes[rank], **{k: self.ranks[rank].get(k) for k in ("host", "pid", "cpus")}}
+                for rank in sorted(self.ranks)
+            ],
+            "transports": self.transports,
+            "doubts": [{"code": each.code, "text": each.text, "do": each.do} for each in self.doubts],
+            "curves": self._curves(),
+            "parts": [
+                {**entry.cell.to_dict(), "rounds_ns": entry.parts} for entry in self.entries_of("split", "overlap")
+                if entry.parts
+            ],
+        }  # fmt: skip
+
+    def _curves(self) -> list[dict[str, Any]]:
+        groups: dict[_Key, list[Entry]] = {}
+        for entry in self.entries_of("isolated", "back_to_back", "graph"):
+            cell = entry.cell
+            ends = cell.ranks if cell.is_pair else (len(cell.ranks),)
+            key: _Key = (cell.op, cell.channel, ends, cell.how, str(cell.mode or ""), cell.count, cell.label)
+            groups.setdefault(key, []).append(entry)
+        nodes = self.nodes
+        found = []
+        for found_key in sorted(groups, key=_order):
+            group = groups[found_key]
+            cell = group[0].cell
+            found.append(
+                {
+                    "op": str(cell.op),
+                    "test": "point-to-point" if cell.is_pair else "",
+                    "channel": cell.channel,
+                    "label": cell.label,
+                    "ranks": len(cell.ranks),
+                    "of_ranks": list(cell.ranks) if cell.is_pair else None,
+                    "nodes": len({nodes.get(rank, 0) for rank in cell.ranks}),
+                    "mode": str(cell.mode) if cell.mode else None,
+                    "quantity": cell.how,
+                    "count": cell.count,
+                    "size_is": "message" if cell.is_pair else "total",
+                    "streamed": cell.is_pair and cell.how == "back_to_back",
+                    "sync": " and ".join(sorted({entry.sync for entry in group if entry.sync})),
+                    "points": [entry.to_dict() for entry in sorted(group, key=lambda each: each.cell.size_bytes)],
+                }
+            )
+        return found
+
+    def save(self, path: Path) -> None:
+        """Write the document, in one step: a reader never finds half of it. Raises InputError when it cannot."""
+        text = json.dumps(self.document(), indent=1, allow_nan=False)
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            beside.write_text(f"{text}\n", encoding="utf-8")
+            beside.replace(path)
+        except OSError as error:
+            raise InputError(f"the file cannot be written: {error.strerror or error}", where=str(path),
+                             do="check the folder") from error  # fmt: skip
