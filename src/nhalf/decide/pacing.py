@@ -1,4 +1,4 @@
-"""Pacing: a decode loop with a straggler. The prediction supplies the compute, the simulation runs the loop.
+"""Pacing: a decode loop with a straggler, whose compute the prediction supplies and which the simulation runs.
 
 A step is as many stretches of work as the layers have all-reduces of the TP group, each followed by one. The work of a
 rank is what the predicted step leaves beside its collectives; the all-reduce is played message by message, on links

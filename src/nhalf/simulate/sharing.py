@@ -1,4 +1,4 @@
-"""Kernels of fair sharing: all messages on a link share it at once, max-min fair. See `kernels` for the conventions.
+"""Kernels of fair sharing: all messages on a link share it at once, max-min fair (conventions: see `kernels`).
 
 Sharing takes no account of latency. Tools differ here: SimGrid's TCP models weigh a flow by 1 / latency, so of two
 flows into one link with latencies of 5 and 27.5 us the short one gets 0.846 of it; here both get half.
