@@ -324,10 +324,9 @@ def test_shared_memory_between_two_hosts_is_doubted() -> None:
     with measure_bed.Bed(measure_bed.Link(delay_s=500e-6, bytes_per_s=20e6)):
         document = measure_bed.by_mpi("1s", "--ops", "send-recv")
     doubts = {doubt["code"]: doubt["text"] for doubt in document["doubts"]}
-    if document["fits"][0]["floor_s"] < 250e-6:  # MPICH took shared memory, half of what was imposed cannot be the link
-        assert "the network was not measured" in doubts["transport"]
-    else:
-        assert "transport" not in doubts
+    if "MPICH" not in document["environment"]["library"]:
+        pytest.skip("another MPI may take the network by itself")
+    assert "the network was not measured" in doubts["transport"]
 
 
 # ------------------------------------------------------------------------------------------------- MPI and torch

@@ -90,6 +90,56 @@ def test_latency_comes_from_the_first_segment_and_bandwidth_from_the_last() -> N
     assert curve.floor_s == pytest.approx(15.6e-6, rel=0.02)
 
 
+def test_a_gap_in_which_the_floor_is_doubled_is_a_range_and_no_size() -> None:
+    sizes = np.concatenate([doublings(3, 9), doublings(24, 28)])
+    curve = one(table(sizes, noisy(line(23.1e-6, 50e9)(sizes), 3)))
+    assert curve.double_floor_size_bytes is None
+    assert curve.double_floor_between_bytes == (256.0, 2.0**24)
+    assert "gap" in codes(curve)
+    assert "up to 256 B" in of_curve(curve)
+    assert "from 16 MiB on bytes count; no size between was run" in of_curve(curve)
+    advice = advise(curve)
+    assert advice is not None
+    assert advice.sizes_bytes == tuple(2.0**n for n in (10, 12, 14, 16, 18, 20, 22))
+    found = curve.to_dict()
+    keys = ("double_floor_size_low_bytes", "double_floor_size_bytes", "double_floor_size_high_bytes")
+    assert [found[key] for key in keys] == [256.0, None, 2.0**24]
+
+
+def test_advice_that_is_followed_closes_the_gap() -> None:
+    sizes = np.concatenate([doublings(3, 9), 2.0 ** np.array([10, 12, 14, 16, 18, 20, 22]), doublings(24, 28)])
+    curve = one(table(sizes, noisy(line(23.1e-6, 50e9)(sizes), 3)))
+    assert curve.double_floor_size_bytes == pytest.approx(23.1e-6 * 50e9, rel=0.15)
+    assert advise(curve) is None
+
+
+def test_half_size_and_double_floor_size_have_ends() -> None:
+    curve = one(table(DOUBLINGS, noisy(two_regimes(DOUBLINGS), 1)))
+    found = curve.to_dict()
+    low, high = found["half_size_low_bytes"], found["half_size_high_bytes"]
+    assert low < found["half_size_bytes"] < high
+    assert low == pytest.approx(found["half_size_bytes"], rel=0.2)
+    ends = found["double_floor_size_low_bytes"], found["double_floor_size_high_bytes"]
+    assert ends == (2.0**20, 2.0**21)
+    assert ends[0] < found["double_floor_size_bytes"] < ends[1]
+
+
+def test_several_times_of_one_size_give_the_smallest() -> None:
+    curve = one(table(np.array([2.0**23] * 4), np.array([149e-6, 62e-6, 159e-6, 51e-6])))
+    assert curve.floor_s == 51e-6
+    assert "smallest time 51 us" in of_curve(curve)
+
+
+def test_what_no_program_measures_is_not_sent_to_all_reduce_perf() -> None:
+    figure = Figure(of="time", value=157e-6)
+    no_size = one(table(np.array([]), np.array([]), op=None, test="moe-dispatch", tool="DeepEP", figures=(figure,)))
+    advice = advise(no_size)
+    assert advice is not None
+    assert advice.sizes_bytes == ()
+    assert "the same benchmark (DeepEP)" in advice.command
+    assert advise(one(table(np.array([]), np.array([]), op=Op.BARRIER, figures=(figure,)))) is None
+
+
 def test_double_floor_size_is_where_the_curve_itself_doubles() -> None:
     curve = one(table(DOUBLINGS, two_regimes(DOUBLINGS)))
     assert curve.double_floor_size_bytes is not None

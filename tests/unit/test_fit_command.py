@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,51 @@ def test_a_model_marks_its_messages(log: str) -> None:
     assert (small["on_floor"], large["size_bytes"]) == (True, 64 * 16384)
 
 
+def test_a_flag_that_the_log_contradicts_is_said_and_not_taken(log: str) -> None:
+    (found,) = json.loads(run(log, "--ranks", "4", "--json").output)["fits"]
+    assert found["ranks"] == 8
+    (text,) = [note["text"] for note in found["notes"] if note["code"] == "not-taken"]
+    assert text == "not taken as given: ranks 4 (the log says 8)"
+    (found,) = json.loads(run(log, "--ranks", "8", "--json").output)["fits"]
+    assert "not-taken" not in [note["code"] for note in found["notes"]]
+
+
+def test_no_ranks_at_all_are_unknown(tmp_path: Path) -> None:
+    (found,) = json.loads(run(write_csv(tmp_path / "none.csv", columns(ranks=0)), "--json").output)["fits"]
+    assert found["ranks"] is None
+    assert "'0' is no count of ranks: say --ranks" in [note["text"] for note in found["notes"]]
+
+
+@pytest.mark.parametrize("arguments", [[""], ["{log}", "--compare", ""]])
+def test_an_empty_name_is_refused(log: str, arguments: list[str]) -> None:
+    assert "a name is empty" in failed(run(*(each.format(log=log) for each in arguments)), InputError)
+
+
+def test_logs_without_a_pair_of_curves_are_weak_evidence(log: str, tmp_path: Path) -> None:
+    other = write_csv(tmp_path / "other.csv", columns(ranks=4))
+    result = run(log, "--compare", other)
+    assert "no curve of one log has a partner in the other" in failed(result, WeakEvidenceError)
+    assert "the other log holds all-reduce on 4 ranks" in " ".join(result.output.split())
+
+
+def test_a_log_without_a_row_names_the_line_and_the_reason(tmp_path: Path) -> None:
+    bad = {**columns(), "seconds": -columns()["seconds"]}
+    text = failed(run(write_csv(tmp_path / "bad.csv", bad)), InputError)
+    assert "bad.csv:2: there is nothing to fit" in text
+    assert "is not a time above 0" in text
+
+
+def test_a_mark_in_a_gap_has_no_regime(tmp_path: Path) -> None:
+    kept = (SIZES <= 256) | (SIZES >= 2**24)
+    gapped = {name: np.asarray(cells)[kept] for name, cells in columns().items()}
+    log = write_csv(tmp_path / "gap.csv", gapped)
+    document = json.loads(run(log, "--model", "llama-3.1-70b", "--batch", "1,2048", "--json").output)
+    assert [mark["on_floor"] for mark in document["marks"]] == [None, False]
+    result = run(log)
+    assert "between 256 B and 16 MiB, where no size was run" in " ".join(result.output.split())
+    assert isinstance(run(log, "--fail-if", "double-floor-size>1MB").exception, WeakEvidenceError)
+
+
 # ------------------------------------------------------------------------------------------------- gates
 
 
@@ -180,7 +226,9 @@ def test_a_slower_start_moved_the_latency_only() -> None:
 def test_curves_without_a_partner_and_unlike_curves_are_said() -> None:
     alone = compare(fit(columns(ranks=4)), fit(columns(ranks=8)))
     assert alone.changes == ()
-    assert alone.doubts == ("all-reduce on 4 ranks has no partner: no other curve has its operation and ranks",)
+    (doubt,) = alone.doubts
+    assert doubt.startswith("all-reduce on 4 ranks has no partner of its operation and ranks")
+    assert doubt.endswith("the other log holds all-reduce on 8 ranks")
     graph = columns() | {"mode": ["graph"] * len(SIZES)}
     assert "mode (unknown and graph) differ" in compare(fit(graph), fit(columns())).doubts[0]
 
@@ -242,3 +290,10 @@ def test_read_asks_for_what_the_log_leaves_open(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the rank count cannot be read from the log"):
         read(bare)
     assert {sample.ranks for sample in read(bare, ranks=4)} == {4}
+
+
+def test_the_collector_is_left_as_it_was(log: str, tmp_path: Path) -> None:
+    assert gc.isenabled()
+    run(log)
+    run(str(tmp_path / "nowhere.log"))
+    assert gc.isenabled()

@@ -13,7 +13,7 @@ from nhalf.collective import Op
 from nhalf.errors import InputError
 from nhalf.evidence.fit import fit
 from nhalf.evidence.probe import clocks, environment, traffic
-from nhalf.evidence.probe.cell import Cell
+from nhalf.evidence.probe.cell import FUSE, Cell
 from nhalf.evidence.probe.record import Doubt, Entry, Record
 from nhalf.evidence.probe.schedule import Schedule, Terms, after_barriers, by_clock
 from nhalf.evidence.probe.statistics import half_width, interval, median
@@ -145,6 +145,43 @@ def test_what_is_too_slow_for_the_budget_is_left_out_and_listed(monkeypatch: pyt
     (record, schedule), _ = run(machine, monkeypatch, budget_s=2.0)
     assert max(entry.cell.size_bytes for entry in record.entries) == 2**16
     assert {cell.size_bytes for cell in schedule.left_out} == {size for size in SIZES if size > 2**16}
+
+
+class Busy(Machine):
+    """Ranks that keep no appointment, but leave a barrier together."""
+
+    def ask(self, messages: Mapping[int, Mapping[str, Any]], deadline_s: float) -> dict[int, Any]:
+        message = messages[0]
+        if message["do"] == "prepare":
+            return super().ask(messages, deadline_s)
+        self.now += 0.01
+        count = message["repetitions"]
+        start, window = message.get("start_ns", 0), message.get("window_ns", 100_000)
+        starts = [start + (index + 1) * window + ("start_ns" in message) * 40_000 for index in range(count)]
+        return {rank: {"starts": starts, "ends": [each + 10_000 for each in starts]} for rank in messages}
+
+
+def test_ranks_that_keep_no_appointment_are_timed_after_barriers(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Busy()
+    monkeypatch.setattr("nhalf.evidence.probe.schedule.time.monotonic", lambda: machine.now)
+    record = Record(backend="mpi", command="", seed=1)
+    terms = Terms(budget_s=2.0, deadline_s=1.0, windows=True)
+    schedule = Schedule(machine, record, terms, lambda *_: None)  # type: ignore[arg-type]
+    fused = Cell(channel="mpi", op=Op.ALL_REDUCE, size_bytes=8, ranks=(0, 1), count=4, label=FUSE)
+    plain = [Cell(channel="mpi", op=Op.ALL_REDUCE, size_bytes=size, ranks=(0, 1)) for size in SIZES[:5]]
+    schedule.rounds(schedule.prepare([fused, *plain]))
+    assert {entry.sync for entry in record.entries} == {"barrier"}
+    assert {time for entry in record.entries for times in entry.rounds for time in times} == {10_000.0}
+
+
+def test_what_was_asked_for_is_timed_even_without_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Busy()
+    monkeypatch.setattr("nhalf.evidence.probe.schedule.time.monotonic", lambda: machine.now)
+    record = Record(backend="mpi", command="", seed=1)
+    schedule = Schedule(machine, record, Terms(budget_s=0.001, deadline_s=1.0, windows=True), lambda *_: None)  # type: ignore[arg-type]
+    fused = [Cell(channel="mpi", op=Op.ALL_REDUCE, size_bytes=8, ranks=(0, 1), count=m, label=FUSE) for m in (1, 2, 4)]
+    schedule.rounds(schedule.prepare(fused))
+    assert all(entry.rounds for entry in record.entries)
 
 
 # ------------------------------------------------------------------------------------------------- record and reader

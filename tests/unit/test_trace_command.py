@@ -57,6 +57,22 @@ def test_a_rank_that_sleeps_is_found_and_priced() -> None:
     assert one["cause"] == "host gap"
 
 
+def test_without_the_straggler_s_own_trace_nobody_is_cleared_and_waiting_is_no_transfer(tmp_path: Path) -> None:
+    files = make(Plan(ranks=4, slow={1: 7.0})).write(tmp_path, (0, 2, 3))
+    text = " ".join(run(*files).stdout.split())
+    assert "without the traces of the other ranks nobody can say whether it waits or moves" in text
+    assert "transfer-dominated" not in text
+    assert "None of the ranks with a trace is shown to be a straggler" in text
+    assert re.search(r"at most [\d.]+ us moving bytes, at least [\d.]+ (us|ns) waiting", text)
+    assert "<= " in text
+    assert text.endswith("and the other ranks' files")
+    found = document(*files)
+    assert found["domination"] == "inconclusive"
+    assert found["all_ranks_traced"] is False
+    whole = document(*make(Plan(ranks=4, slow={1: 7.0})).write(tmp_path, (0, 1, 2, 3)))
+    assert whole["all_ranks_traced"] is True
+
+
 def test_a_loaded_machine_is_no_straggler() -> None:
     found = document(EVEN)
     assert found["stragglers"] == []
@@ -209,6 +225,46 @@ def test_links_and_fits_price_the_changes(tmp_path: Path) -> None:
         assert found["collectives"][0]["regime"] == "latency"
         assert found["collectives"][0]["line_source"] == "links"
         assert {gain["name"]: gain["kind"] for gain in found["what_if"]}["latency halved"] == "modelled"
+
+
+def test_links_that_price_nothing_are_said_to(tmp_path: Path) -> None:
+    fit = tmp_path / "fit.json"
+    fit.write_text('{"fits": [{"op": "all-reduce", "ranks": 8, "latency_s": 4e-4, "bandwidth_bytes_per_s": 1e9}]}')
+    notes = document(SLOW, "--links", fit)["notes"]
+    assert "--links holds no price for all-reduce on 2 ranks" in notes
+    assert any("not identifiable" in note for note in notes)
+    assert not any("--links holds" in note for note in document(SLOW, "--links", "200us,1GB/s")["notes"])
+
+
+def test_the_links_file_of_a_fit_prices_a_trace(tmp_path: Path) -> None:
+    value = 'kind = "fitted"\nsource = "a.log"\nlocator = "all of it"\ndate = "2026-01-01"\n'
+    ends = 'per = "device"\ndirection = "one_way"\n'
+    links = tmp_path / "links.toml"
+    links.write_text(
+        f'[links.intra-node]\ntitle = "Fitted"\n[links.intra-node.latency]\nvalue = "200 us"\n{value}'
+        f'[links.intra-node.bandwidth]\nvalue = "1 GB/s"\n{value}{ends}'
+    )
+    by_file, by_text = (document(SLOW, "--links", one)["what_if"] for one in (links, "200us,1GB/s"))
+    assert by_file == by_text
+    links.write_text(links.read_text().replace("intra-node", "mine"))
+    with pytest.raises(InputError, match="no link is named after a tier"):
+        run(SLOW, "--links", links)
+
+
+def test_runs_without_a_common_collective_are_weak_evidence(tmp_path: Path) -> None:
+    for size in (16384, 32768):
+        make(Plan(ranks=2, sizes=(size,))).write(tmp_path / str(size))
+    with pytest.raises(WeakEvidenceError, match="nothing can be compared"):
+        run("--diff", tmp_path / "16384", tmp_path / "32768")
+    with pytest.raises(WeakEvidenceError, match="nothing can be compared"):
+        run("--diff", tmp_path / "16384", tmp_path / "32768", "--json")
+
+
+def test_a_narrow_screen_breaks_no_name(tmp_path: Path) -> None:
+    files = make(Plan(ranks=4)).write(tmp_path)
+    for width in (80, 140):
+        lines = run(*files, width=width).stdout.splitlines()
+        assert any(line.startswith("all-reduce x4 ") for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from nhalf import units
-from nhalf.catalog import store
+from nhalf.catalog import build, reading, store
+from nhalf.catalog import files as catalogue
 from nhalf.cli import output
 from nhalf.collective import Op
 from nhalf.decide.observed import fit_of
-from nhalf.errors import InputError
-from nhalf.loading.files import read_json, write_text
+from nhalf.errors import InputError, WeakEvidenceError
+from nhalf.loading.files import read_json, read_text, write_text
 from nhalf.loading.links import link as read_link
 from nhalf.report import trace as report
 from nhalf.report.trace_document import difference_document, document
@@ -25,6 +26,7 @@ from nhalf.trace.difference import difference
 from nhalf.trace.study import Options, Study, study
 
 if TYPE_CHECKING:
+    from nhalf.link import Link
     from nhalf.trace.fixed import Pricing
 
 _ELEMENT_BYTES = 2.0  # activations are summed in 16 bits by every engine that is read here
@@ -33,7 +35,8 @@ _TWO = 2
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="FILES...")
-@click.option("--links", metavar="LINK|FIT", help='"5us,400GB/s", a link of the catalogue, or the JSON of nhalf fit.')
+@click.option("--links", metavar="LINK|FIT",
+              help='"5us,400GB/s", a link of the catalogue, or a file of nhalf fit: JSON or links.toml.')  # fmt: skip
 @click.option("--model", metavar="MODEL", help="Sizes where the trace has none: a name or a config.json, with --batch.")
 @click.option("--batch", metavar="N", help="Sequences that decode together: sizes with --model, and tokens/s.")
 @click.option("--step", metavar="REGEX", help="The marks that are steps, where the profiler marked none.")
@@ -94,10 +97,15 @@ def _compare(runs: tuple[str, str], options: Options, *, as_json: bool) -> None:
     found = difference(*(_studied([run], options) for run in runs))
     if as_json:
         output.write_json(difference_document(found))
-        return
-    canvas = output.canvas()
-    report.write_difference(found, canvas)
-    output.write(canvas.text)
+    else:
+        canvas = output.canvas()
+        report.write_difference(found, canvas)
+        output.write(canvas.text)
+    if not found.changes:
+        raise WeakEvidenceError(
+            "no collective of one run has a partner in the other, so nothing can be compared", where="--diff",
+            allowed="the same collectives, sizes and ranks", do="where sizes are unknown, give --model and --batch",
+        )  # fmt: skip
 
 
 def _studied(names: list[str], options: Options) -> Study:
@@ -156,12 +164,24 @@ def _price(links: str | None) -> Pricing | None:
     if links is None:
         return None
     path = Path(links)
+    if path.suffix == ".toml":
+        return pricing.of_link(_link_in(path))
     if path.suffix == ".json" or path.is_file():
         return pricing.of_fits(read_json(path), str(path))
     parts = [part for part in re.split(r"[,\s]+", links.strip()) if part]
     if len(parts) > _TWO or not parts:
         raise InputError(f"{links!r} is no link", where="--links", allowed='"5us,400GB/s", one name, or a fit.json')
     return pricing.of_link(read_link(parts)[0])
+
+
+def _link_in(path: Path) -> Link:
+    """Return the link of a file such as `nhalf fit -o links.toml` writes: that inside a node, or else across nodes."""
+    found = store.links_in(reading.parse(read_text(path), where=str(path), dates=catalogue.dates()), where=str(path))
+    for name in ("intra-node", "inter-node"):
+        if name in found:
+            return build.link(found[name], where=f"{path}: {name}")[0]
+    raise InputError("no link is named after a tier", where=str(path), allowed="intra-node, inter-node",
+                     do="write it with nhalf fit -o links.toml")  # fmt: skip
 
 
 def _check(outputs: tuple[str, ...]) -> None:
@@ -187,7 +207,7 @@ def _write(result: Study, outputs: tuple[str, ...]) -> None:
 def _next(files: tuple[str, ...], result: Study, *, links: bool, batch: bool, outputs: tuple[str, ...]) -> str:
     """Return the command to run next."""
     names = " ".join(files) if len(files) <= _TWO else f"{files[0]} ..."
-    if not result.timeline.waits_known:
+    if not result.timeline.waits_known or not result.timeline.meetings.whole:
         return f"nhalf trace {names} and the other ranks' files"
     if any(row.kind.size_bytes is None for row in result.rows) and not batch:
         return f"nhalf trace {names} --model config.json --batch N"

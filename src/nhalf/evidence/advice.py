@@ -27,6 +27,7 @@ _SMALLEST: Final = 8.0  # [bytes]
 _LARGEST: Final = 2.0**30  # [bytes]
 _ON_FLOOR: Final = (_SMALLEST, 64.0, 512.0, 4096.0)  # [bytes]
 _CEILING, _CEILING_OF_A_LINK = 2.0**26, 2.0**20  # [bytes] where collectives and single messages near their ceiling
+_STEP: Final = 2.0  # doublings between two sizes that fill a gap
 _MOST: Final = 2.0**34  # [bytes] no GPU test goes further
 
 
@@ -41,13 +42,22 @@ class Advice:
 
 def advise(fit: CurveFit) -> Advice | None:
     """Return what would settle the open questions of a curve, or None when there are none."""
+    if fit.series.key.op is Op.BARRIER:
+        return None  # a barrier has no size to sweep
     open_latency = bool(fit.latency_refusal) and not fit.series.streamed
-    if not open_latency and not fit.bandwidth_refusal:
+    gap = _gap(fit)
+    if not open_latency and not fit.bandwidth_refusal and not gap:
         return None
     if fit.series.key.ranks == 1:
         why = "the ranks never met: build the test with MPI=1, or start one process with -g N"
         return Advice(sizes_bytes=(), why=why, command=_command(fit, _SMALLEST, _LARGEST, ranks=8))
     sizes, _ = fit.fitted_points
+    if not len(sizes) and _of_own_test(fit):
+        return Advice(
+            sizes_bytes=(),
+            why="no size is printed: sweep the message and say its bytes, in a CSV of op, ranks, size_bytes, seconds",
+            command=f"the same benchmark ({fit.series.tool}) at several sizes",
+        )
     smallest = float(sizes[0]) if len(sizes) else _LARGEST
     largest = float(sizes[-1]) if len(sizes) else _SMALLEST
     wanted: list[float] = []
@@ -58,10 +68,23 @@ def advise(fit: CurveFit) -> Advice | None:
     if fit.bandwidth_refusal:
         missing.append("the bandwidth needs 3 sizes on the ceiling")
         wanted += _larger(fit, largest)
+    if gap:
+        missing.append("the size that doubles the floor needs sizes in the gap")
+        wanted = sorted({*wanted, *gap})
     top = max([largest, _LARGEST if fit.bandwidth_refusal else largest, *wanted])
     return Advice(
         sizes_bytes=tuple(wanted), why=" and ".join(missing), command=_command(fit, _SMALLEST, min(top, _MOST))
     )
+
+
+def _gap(fit: CurveFit) -> list[float]:
+    """Return doublings that fill the gap in which the time doubles its floor, the fewest that make it narrow."""
+    between = fit.double_floor_between_bytes
+    if between is None or fit.double_floor_size_bytes is not None:
+        return []
+    low, high = (math.log2(size) for size in between)
+    steps = math.ceil((high - low) / _STEP)
+    return [2.0 ** round(low + (high - low) * step / steps) for step in range(1, steps)]
 
 
 def _larger(fit: CurveFit, largest: float) -> list[float]:
@@ -73,6 +96,11 @@ def _larger(fit: CurveFit, largest: float) -> list[float]:
     return [start * 2.0**step for step in range(ENOUGH) if start * 2.0**step <= _MOST]
 
 
+def _of_own_test(fit: CurveFit) -> bool:
+    """Return whether no program of nccl-tests measures what a curve is of."""
+    return bool(fit.series.key.test) and fit.series.key.op not in _PROGRAMS
+
+
 def _command(fit: CurveFit, smallest: float, largest: float, *, ranks: int | None = None) -> str:
     """Return a command of the tool that made the log, or of nccl-tests."""
     key, tool = fit.series.key, fit.series.tool.casefold()
@@ -80,8 +108,12 @@ def _command(fit: CurveFit, smallest: float, largest: float, *, ranks: int | Non
     if tool.startswith("osu"):
         test = "osu_latency" if key.test == "point-to-point" else f"osu_{(key.op or Op.ALL_REDUCE).replace('-', '')}"
         return f"mpirun -np {key.ranks or 2} {test} -m {bounds[0]}:{bounds[1]}"
+    if tool.startswith("nhalf"):
+        return f"nhalf measure --sizes {bounds[0]}B:{bounds[1]}B"
     if tool.startswith("perftest"):
         return "ib_write_lat -a on one host, ib_write_lat -a OTHER_HOST on the other; ib_write_bw -a for the bandwidth"
+    if _of_own_test(fit):
+        return f"the same benchmark ({fit.series.tool or key.test}) once more, at these sizes"
     program = _PROGRAMS.get(key.op or Op.ALL_REDUCE, "all_reduce_perf")
     count = ranks or key.ranks or 8
     sweep = f"-b {bounds[0]} -e {_binary(largest)} -f 2"

@@ -85,6 +85,11 @@ def _of_form(fit: CurveFit) -> Iterator[Note]:
     if fit.switch_sizes_bytes:
         sizes = ", ".join(units.format_size(size) for size in fit.switch_sizes_bytes)
         yield Note(code="switch", text=f"the line changes at {sizes}: another algorithm or protocol, or a ramp")
+    between = fit.double_floor_between_bytes
+    if between is not None and fit.double_floor_size_bytes is None:
+        low, high = map(units.format_size, between)
+        yield Note(code="gap", text=f"the time doubles its floor somewhere between {low} and {high}: no size between "
+                   "the two was run, so nobody can say where")  # fmt: skip
     if fit.line is not None and fit.line.misfit_max > _WORST and len(fit.segments) > 1:
         yield Note(code="one-line", text=f"one line misses the points by {100 * fit.line.misfit_median:.2g} % in the "
                    f"median and {100 * fit.line.misfit_max:.2g} % at worst: the segments describe them")  # fmt: skip

@@ -16,6 +16,7 @@ LAUNCH_NOISE: Final = 0.03
 """Relative standard deviation of a fitted value from one launch to the next, which one log cannot show: two runs of one
 point differ by 0.8 % in the median and 5.1 % at the 90 % quantile (collectives of aiconfigurator-core 0.12.0)."""
 _Z95: Final = 1.96
+_LISTED: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,8 @@ def compare(this: Fit, other: Fit) -> Comparison:
     for curve in this.curves:
         partner = _partner(curve, left)
         if partner is None:
-            doubts.append(f"{curve.series.key} has no partner: no other curve has its operation and ranks")
+            others = "; ".join(str(each.series.key) for each in other.curves[:_LISTED])
+            doubts.append(f"{curve.series.key} has no partner of its operation and ranks: the other log holds {others}")
             continue
         left.remove(partner)
         unlike = _unlike(curve.series.key, partner.series.key)

@@ -24,6 +24,9 @@ _VAGUE: Final = 0.5
 _FEW: Final = 3
 _DOUBLE: Final = 2.0
 _ON_THE_LINE: Final = 0.5
+_WIDEST_GAP: Final = 16.0
+"""Between two sizes this many times apart a line of log against log misses the doubling of alpha + n / beta by up to a
+third (sizes at n_1/2 / 4 and 4 n_1/2: 0.64 n_1/2); further apart nothing is said but the two sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,22 +65,50 @@ class CurveFit:
         return self.latency.value * self.bandwidth.value
 
     @property
-    def double_floor_size_bytes(self) -> float | None:
-        """Return the size [bytes] above which the curve stays above twice its floor, if the sweep reaches it.
+    def half_size_interval_bytes(self) -> tuple[float, float] | None:
+        """Return the 95 % interval of n_1/2 [bytes]: that of a product of two values whose errors are independent."""
+        half, latency, bandwidth = self.half_size_bytes, self.latency, self.bandwidth
+        if half is None or latency is None or bandwidth is None:
+            return None
+        if latency.low is None or latency.high is None or bandwidth.low is None or bandwidth.high is None:
+            return None
+        if latency.low <= 0.0:
+            return None
+        low = math.hypot(math.log(latency.value / latency.low), math.log(bandwidth.value / bandwidth.low))
+        high = math.hypot(math.log(latency.high / latency.value), math.log(bandwidth.high / bandwidth.value))
+        return half * math.exp(-low), half * math.exp(high)
 
-        It needs no model: the last crossing of twice the floor, on the straight line in log-log between two points.
+    @property
+    def double_floor_between_bytes(self) -> tuple[float, float] | None:
+        """Return the two measured sizes [bytes] between which the time passes twice the floor for the last time."""
+        found = self._doubling()
+        sizes, _ = self.fitted_points
+        return None if found is None else (float(sizes[found]), float(sizes[found + 1]))
+
+    @property
+    def double_floor_size_bytes(self) -> float | None:
+        """Return the size [bytes] above which the curve stays above twice its floor, if the sweep shows it.
+
+        It needs no model: the last crossing of twice the floor, on the straight line in log-log between two points,
+        unless these are more than 16 times apart.
         """
-        if self.floor_s is None or self.latency_refusal:
+        last = self._doubling()
+        if last is None or self.floor_s is None:
             return None
         sizes, times = self.fitted_points
-        target = math.log(_DOUBLE * self.floor_s)
-        x, y = np.log(sizes), np.log(times)
-        below = np.nonzero(y <= target)[0]
-        if not len(below) or below[-1] == len(y) - 1:
+        if sizes[last + 1] > _WIDEST_GAP * sizes[last]:
             return None
-        last = int(below[-1])
-        share = (target - y[last]) / (y[last + 1] - y[last])
+        x, y = np.log(sizes), np.log(times)
+        share = (math.log(_DOUBLE * self.floor_s) - y[last]) / (y[last + 1] - y[last])
         return float(math.exp(x[last] + share * (x[last + 1] - x[last])))
+
+    def _doubling(self) -> int | None:
+        """Return the index of the last point within twice the floor, if one beyond it follows."""
+        if self.floor_s is None or self.latency_refusal:
+            return None
+        _, times = self.fitted_points
+        below = np.nonzero(times <= _DOUBLE * self.floor_s)[0]
+        return None if not len(below) or below[-1] == len(times) - 1 else int(below[-1])
 
     @property
     def switch_sizes_bytes(self) -> tuple[float, ...]:
@@ -108,9 +139,9 @@ class CurveFit:
         }
         found |= _of_estimate(self.latency, "latency", "s") | _of_estimate(self.bandwidth, "bandwidth", "bytes_per_s")
         found |= {
-            "half_size_bytes": self.half_size_bytes,
+            **_of_interval(self.half_size_bytes, self.half_size_interval_bytes, "half_size"),
             "floor_s": self.floor_s,
-            "double_floor_size_bytes": self.double_floor_size_bytes,
+            **_of_interval(self.double_floor_size_bytes, self.double_floor_between_bytes, "double_floor_size"),
             "segments": [_of_segment(segment) for segment in self.segments],
             "misfit_median": line.misfit_median if line else None,
             "misfit_max": line.misfit_max if line else None,
@@ -129,6 +160,11 @@ def _of_estimate(found: Estimate | None, name: str, unit: str) -> dict[str, Any]
         f"{name}_high_{unit}": found.high if found else None,
         f"{name}_interval_from": found.because or None if found else None,
     }
+
+
+def _of_interval(value: float | None, ends: tuple[float, float] | None, name: str) -> dict[str, Any]:
+    low, high = ends or (None, None)
+    return {f"{name}_bytes": value, f"{name}_low_bytes": low, f"{name}_high_bytes": high}
 
 
 def _of_segment(segment: Segment) -> dict[str, Any]:
@@ -229,7 +265,9 @@ def _bandwidth(series: Series, segment: Segment, line: Line) -> Estimate:
 
 def _of_few(series: Series, sizes: Array, times: Array) -> CurveFit:
     """Return the fit of one to three sizes: a time, and a guess without an interval where the line allows one."""
-    floor_s = float(times.min())
+    # Several times of one size may be those of several implementations, so the smallest is not their median.
+    only = series.runs[int(np.nonzero(series.good)[0][0])]
+    floor_s = float(times.min() if len(sizes) > 1 else only.min())
     refusal = latency_refusal(series, (), floor_s)
     found = CurveFit(series=series, latency_refusal=refusal, bandwidth_refusal=refusal, floor_s=floor_s)
     if len(sizes) == 1 or series.key.ranks == 1:

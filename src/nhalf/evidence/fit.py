@@ -215,11 +215,18 @@ def fit(samples: Any, *, system: System | None = None) -> Fit:  # noqa: ANN401  
     of_tables = [of_table(table) for table in pooled(tables) if table.rows]
     series = of_tables if tables else of_samples(_samples(samples))
     if not series:
-        raise InputError(
-            "there is nothing to fit: no row was read", where="fit", allowed="samples, tables or columns with rows",
-            do=skipped[0].why if skipped else "check the log",
-        )  # fmt: skip
+        raise _nothing(skipped)
     return Fit(curves=tuple(_checked(each, system) for each in series), system=system, skipped=skipped)
+
+
+def _nothing(skipped: Sequence[Skipped]) -> InputError:
+    """Return the error of logs or columns without a row, with the first reason why a row was not read."""
+    what, allowed = "there is nothing to fit: no row was read", "samples, tables or columns with rows"
+    if not skipped:
+        return InputError(what, where="fit", allowed=allowed, do="check the log")
+    first = skipped[0]
+    where = f"{first.file}:{first.line}" if first.line else first.file
+    return InputError(f"{what}; {first.why}", where=where, allowed=allowed, do="check the log, or name its --format")
 
 
 def _samples(given: Any) -> list[Sample]:  # noqa: ANN401

@@ -13,6 +13,7 @@ from nhalf.errors import NhalfError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nhalf.evidence.curvefit import CurveFit
     from nhalf.evidence.fit import Fit
     from nhalf.transformer import Transformer
 
@@ -63,7 +64,6 @@ def marks(fit: Fit, transformer: Transformer, batches: Sequence[int]) -> tuple[l
         except NhalfError as error:
             doubts.append(f"{key}: {error.what}")
             continue
-        double = curve.double_floor_size_bytes
         found += [
             Mark(
                 curve=str(key),
@@ -72,9 +72,20 @@ def marks(fit: Fit, transformer: Transformer, batches: Sequence[int]) -> tuple[l
                 time_s=float(time),
                 low_s=float(low),
                 high_s=float(high),
-                on_floor=None if double is None else bool(size < double),
+                on_floor=_on_floor(curve, float(size)),
                 per_token_s=float(time) * count,
             )
             for batch, size, time, low, high in zip(batches, sizes, times, lows, highs, strict=True)
         ]
     return found, doubts
+
+
+def _on_floor(curve: CurveFit, size_bytes: float) -> bool | None:
+    """Return whether the curve has not doubled its floor at a size [bytes], or None where the sweep does not tell."""
+    double, between = curve.double_floor_size_bytes, curve.double_floor_between_bytes
+    if between is None:
+        return None
+    if double is not None:
+        return size_bytes < double
+    low, high = between
+    return True if size_bytes <= low else False if size_bytes >= high else None

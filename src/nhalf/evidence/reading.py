@@ -72,6 +72,11 @@ def completed(
 
 def _completed(table: Table, given: dict[str, Op | Mode | int]) -> Table:
     missing = {name: value for name, value in given.items() if getattr(table, name) is None}
+    unlike = {name: getattr(table, name) for name, value in given.items() if name not in missing}
+    unlike = {name: said for name, said in unlike.items() if said != given[name]}
+    if unlike and table.rows:
+        text = ", ".join(f"{name} {given[name]} (the log says {said})" for name, said in unlike.items())
+        table = replace(table, notes=(*table.notes, Note(code="not-taken", text=f"not taken as given: {text}")))
     if not missing:
         return table
     text = f"the log does not say it; taken as given: {', '.join(f'{name} {value}' for name, value in missing.items())}"

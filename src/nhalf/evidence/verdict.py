@@ -29,7 +29,7 @@ def _numbers(fit: CurveFit) -> str:
         why = next(note.text for note in fit.notes if note.code == "not-the-link")
         return f"not the link: {why.partition('. ')[0]}"
     parts = []
-    double, half = fit.double_floor_size_bytes, fit.half_size_bytes
+    half = fit.half_size_bytes
     guess = " (an estimate without an interval)" if _is_guess(fit) else ""
     if fit.latency is not None and fit.floor_s is not None and not fit.latency_refusal:
         parts.append(f"{units.format_time(fit.floor_s)} floor")
@@ -46,9 +46,18 @@ def _numbers(fit: CurveFit) -> str:
     if fit.bandwidth is None:
         parts.append(f"bandwidth not measured: {fit.bandwidth_refusal}")
     sentence = ", ".join(parts)
+    return sentence + _regimes(fit)
+
+
+def _regimes(fit: CurveFit) -> str:
+    """Return up to which size a wider link would not help."""
+    double, between = fit.double_floor_size_bytes, fit.double_floor_between_bytes
     if double is not None:
-        sentence += f"; below {units.format_size(double)} a wider link buys next to nothing"
-    return sentence
+        return f"; below {units.format_size(double)} a wider link buys next to nothing"
+    if between is None:
+        return ""
+    low, high = map(units.format_size, between)
+    return f"; up to {low} a wider link buys next to nothing, from {high} on bytes count; no size between was run"
 
 
 def _is_guess(fit: CurveFit) -> bool:

@@ -11,6 +11,7 @@ from nhalf import units
 from nhalf.evidence.advice import advise
 from nhalf.evidence.identify import ENOUGH
 from nhalf.evidence.verdict import QUANTITIES, of_curve
+from nhalf.report.canvas import grid
 from nhalf.report.document import envelope
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 8  # curves in full; more become a table
 _FEW_SKIPPED = 5
-_SHOWN_ABOVE = ("switch", "one-line")  # the table of segments and the row of the one line say it
+_SHOWN_ABOVE = ("switch", "one-line", "gap")  # the tables say it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,7 +46,7 @@ def write(answer: Answer, canvas: Canvas) -> None:
     canvas.paragraph("\n".join(of_curve(curve) for curve in curves[:_SHOWN]), bold=True)
     if len(curves) > _SHOWN:
         canvas.paragraph(f"and {len(curves) - _SHOWN} more curves below")
-    _number(curves[0], canvas)
+    write_number(curves[0], canvas)
     for text in answer.tripped:
         canvas.paragraph(f"Tripped: {text}", bold=True)
     if answer.comparison is not None:
@@ -53,14 +54,14 @@ def write(answer: Answer, canvas: Canvas) -> None:
     if len(curves) > 1:
         _summary(curves, canvas)
     for curve in curves[:_SHOWN]:
-        _curve(curve, canvas, several=len(curves) > 1)
+        write_curve(curve, canvas, several=len(curves) > 1)
     if answer.marks or answer.mark_doubts:
         _marks(answer, canvas)
-    _skipped(answer.fit, canvas)
+    write_skipped(answer.fit, canvas)
     _next(curves, canvas)
 
 
-def _number(curve: CurveFit, canvas: Canvas) -> None:
+def write_number(curve: CurveFit, canvas: Canvas) -> None:
     """Write the one number: the floor, or what is left."""
     if curve.latency is not None:
         canvas.paragraph(f"latency {_with_interval(curve.latency, 's')}")
@@ -94,15 +95,19 @@ def _summary(curves: Sequence[CurveFit], canvas: Canvas) -> None:
         ]
         for curve in curves
     ]
-    names = ["<file"] if several else []
-    canvas.table([*names, "<curve", "<times", "points", "latency", "bandwidth", "n_1/2", "doubles at"], rows)
+    names = [*(["<file"] if several else []), "<curve", "<times", "points", "latency", "bandwidth", "n_1/2"]
+    names.append("doubles at")
+    if several and not canvas.fits(grid(names, rows)):  # how they were taken stands in the verdicts
+        at = names.index("<times")
+        names, rows = [*names[:at], *names[at + 1 :]], [[*row[:at], *row[at + 1 :]] for row in rows]
+    canvas.table(names, rows)
 
 
 def _or_dash(value: float | None, unit: str) -> str:
     return "-" if value is None or not math.isfinite(value) else units.format_value(value, unit)
 
 
-def _curve(curve: CurveFit, canvas: Canvas, *, several: bool) -> None:
+def write_curve(curve: CurveFit, canvas: Canvas, *, several: bool) -> None:
     """Write what one curve says."""
     canvas.heading(
         str(curve.series.key) if several else "The fit: t(n) = latency + n / bandwidth, of the whole operation"
@@ -119,7 +124,7 @@ def _curve(curve: CurveFit, canvas: Canvas, *, several: bool) -> None:
         *([["latency", latency], ["bandwidth", bandwidth]] if not same else [["latency, bandwidth", latency]]),
         ["n_1/2", _half_size(curve)],
         ["floor", _or_dash(curve.floor_s, "s")],
-        ["doubles at", _or_dash(curve.double_floor_size_bytes, "bytes")],
+        ["doubles at", _doubles(curve)],
     ]
     if curve.line is not None:
         line = curve.line
@@ -161,7 +166,18 @@ def _half_size(curve: CurveFit) -> str:
     if curve.half_size_bytes is None:
         return "-"
     size = units.format_size(curve.half_size_bytes)
+    if curve.half_size_interval_bytes is not None:
+        size += f", 95 % {' to '.join(map(units.format_size, curve.half_size_interval_bytes))}"
     return f"{size}, but no advice: these numbers are not the link's" if curve.misconfigured else size
+
+
+def _doubles(curve: CurveFit) -> str:
+    """Return the size that doubles the floor, and the measured sizes on both sides of it."""
+    if curve.double_floor_between_bytes is None:
+        return "-"
+    between = f"between {' and '.join(map(units.format_size, curve.double_floor_between_bytes))}"
+    double = curve.double_floor_size_bytes
+    return f"{between}, where no size was run" if double is None else f"{units.format_size(double)}, {between}"
 
 
 def _percent(share: float) -> str:
@@ -211,7 +227,7 @@ def _moved(change: Change) -> str:
     return f"{interval}: {'it moved, outside the noise' if change.moved else 'inside the noise'}"
 
 
-def _skipped(fit: Fit, canvas: Canvas) -> None:
+def write_skipped(fit: Fit, canvas: Canvas) -> None:
     """Write the lines that were not read."""
     if not fit.skipped:
         return
@@ -233,6 +249,9 @@ def _next(curves: Sequence[CurveFit], canvas: Canvas) -> None:
             canvas.paragraph(f"  {of}{advice.why}{f'; add {sizes}' if sizes else ''}:", indent="    ")
             canvas.paragraph(f"  {advice.command}", indent="    ")
             return
+    if all(curve.half_size_bytes is None for curve in curves):
+        canvas.paragraph("  measure a sweep of sizes, such as: all_reduce_perf -b 8 -e 1G -f 2 -g 8", indent="    ")
+        return
     file = curves[0].series.key.file or "LOG"
     canvas.paragraph(f"  nhalf fit {file} -o links.toml --model llama-3.1-70b --batch 1,8,64", indent="    ")
 

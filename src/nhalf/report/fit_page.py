@@ -61,14 +61,19 @@ def _cards(curve: CurveFit) -> list[Card]:
             number = units.format_value(found.value, unit)
             cards.append(Card(label=f"{name}, {key}", number=number, beside=(_interval(found, unit),)))
     if curve.half_size_bytes is not None:
-        double = curve.double_floor_size_bytes
-        beside = (
-            f"doubles its floor at {units.format_size(double)}"
-            if double is not None
-            else "never doubles its floor here"
-        )
-        cards.append(Card(label="n_1/2", number=units.format_size(curve.half_size_bytes), beside=(beside,)))
+        number = units.format_size(curve.half_size_bytes)
+        cards.append(Card(label="n_1/2", number=number, beside=(_doubling(curve),)))
     return cards
+
+
+def _doubling(curve: CurveFit) -> str:
+    """Return in words where the time doubles its floor."""
+    if curve.double_floor_size_bytes is not None:
+        return f"doubles its floor at {units.format_size(curve.double_floor_size_bytes)}"
+    if curve.double_floor_between_bytes is not None:
+        low, high = map(units.format_size, curve.double_floor_between_bytes)
+        return f"doubles its floor between {low} and {high}, where no size was run"
+    return "never doubles its floor here"
 
 
 def _interval(found: Estimate, unit: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nhalf import units
 from nhalf.evidence.verdict import QUANTITIES, of_curve
 from nhalf.report.document import envelope
-from nhalf.report.fit import _curve, _number, _skipped
+from nhalf.report.fit import write_curve, write_number, write_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,15 +60,15 @@ def _fit(fit: Fit, canvas: Canvas) -> None:
     canvas.paragraph("\n".join(of_curve(curve) for curve in curves[:_SHOWN]), bold=True)
     if len(curves) > _SHOWN:
         canvas.paragraph(f"and {len(curves) - _SHOWN} more curves below")
-    _number(curves[0], canvas)
+    write_number(curves[0], canvas)
     if len(curves) > 1:
         canvas.heading("Curves")
         names = ["<operation", "<over", "<times", "ranks", "floor", "bandwidth", "n_1/2", "doubles at"]
         canvas.table(names, [_line(curve) for curve in curves])
     if len(curves) <= _SHOWN:
         for curve in curves:
-            _curve(curve, canvas, several=len(curves) > 1)
-    _skipped(fit, canvas)
+            write_curve(curve, canvas, several=len(curves) > 1)
+    write_skipped(fit, canvas)
 
 
 def _line(curve: CurveFit) -> list[str]:

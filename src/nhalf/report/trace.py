@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf import units
+from nhalf.report.canvas import grid
 from nhalf.report.verdict import joined, percent
 
 if TYPE_CHECKING:
@@ -47,17 +48,22 @@ def write(study: Study, canvas: Canvas, *, next_command: str, fit: Fit | None = 
         if len(study.notes) > _MOST_NOTES:
             canvas.paragraph(f"  and {len(study.notes) - _MOST_NOTES} more with --json")
     canvas.heading("Next")
-    canvas.paragraph(f"  {next_command}")
+    canvas.paragraph(f"  {next_command}", indent="    ")
 
 
 def domination(study: Study) -> str:
-    """Return what exposed communication is: transfer-dominated, arrival-skew-dominated, mixed or inconclusive."""
+    """Return what exposed communication is: transfer-dominated, arrival-skew-dominated, mixed or inconclusive.
+
+    Where ranks have no trace, waiting for them looks like transfer: only domination by waiting can then be said.
+    """
     wait, transfer = study.mean.exposed_wait_s, study.mean.exposed_transfer_s
     if wait is None or transfer is None or wait + transfer <= 0:
         return "inconclusive"
     share = wait / (wait + transfer)
     if share > _MOSTLY:
         return "arrival-skew-dominated"
+    if not study.timeline.meetings.whole:
+        return "inconclusive"
     return "transfer-dominated" if share < 1 - _MOSTLY else "mixed"
 
 
@@ -67,7 +73,11 @@ def verdict(study: Study) -> str:
     share = percent(study.mean.exposed_s / study.mean.step_s)
     first = f"Exposed communication takes {share} of the step; it is {kind}."
     if kind == "inconclusive":
-        alone = "one rank alone cannot" if len(study.timeline.traces) == 1 else "calls that do not match cannot"
+        alone = "calls that do not match cannot"
+        if len(study.timeline.traces) == 1:
+            alone = "one rank alone cannot"
+        elif study.timeline.waits_known:
+            alone = "without the traces of the other ranks nobody can"
         first = f"Exposed communication takes {share} of the step; {alone} say whether it waits or moves."
     for one in study.verdict.stragglers[:1]:
         cost = f"{units.format_time(one.cost_s)} a step ({percent(one.cost_s / study.mean.step_s)})"
@@ -77,7 +87,8 @@ def verdict(study: Study) -> str:
             who = f"Ranks {ranks} make the others wait: they cost"
         first += f" {who} {cost}; likely cause: {one.cause}."
     if study.timeline.waits_known and not study.verdict.stragglers:
-        first += " No rank is shown to be a straggler."
+        named = "No rank" if study.timeline.meetings.whole else "None of the ranks with a trace"
+        first += f" {named} is shown to be a straggler."
     return first
 
 
@@ -86,7 +97,9 @@ def _number(study: Study) -> str:
     mean, time = study.mean, units.format_time
     text = f"{time(mean.exposed_s)} of {time(mean.step_s)} a step"
     if mean.exposed_transfer_s is not None and mean.exposed_wait_s is not None:
-        text += f": {time(mean.exposed_transfer_s)} moving bytes, {time(mean.exposed_wait_s)} waiting for the last rank"
+        most, least = ("", "") if study.timeline.meetings.whole else ("at most ", "at least ")
+        text += f": {most}{time(mean.exposed_transfer_s)} moving bytes, {least}{time(mean.exposed_wait_s)} waiting"
+        text += " for the last rank"
     return text + (f"; {study.tokens_per_step / mean.step_s:.3g} tokens/s." if study.tokens_per_step else ".")
 
 
@@ -174,14 +187,18 @@ def _shares(one: Budget) -> list[str]:
 
 def _write_collectives(study: Study, canvas: Canvas) -> None:
     """Write one line for each class of collective."""
-    rows = [_collective(row) for row in study.rows[:_MOST_ROWS]]
-    canvas.table(["<operation", "<kernel", "size", "n/n_1/2", "<how", "per step", "transfer", "fixed", "wait"], rows)
+    rows = [_collective(row, whole=study.timeline.meetings.whole) for row in study.rows[:_MOST_ROWS]]
+    names = ["<operation", "<kernel", "size", "n/n_1/2", "<how", "per step", "transfer", "fixed", "wait"]
+    if not canvas.fits(grid(names, rows)):  # the kernels are named above
+        names, rows = [names[0], *names[2:]], [[row[0], *row[2:]] for row in rows]
+    canvas.table(names, rows)
     if len(study.rows) > _MOST_ROWS:
         canvas.paragraph(f"  and {len(study.rows) - _MOST_ROWS} more with --json")
     most = "at most " if study.floor_is_bound else ""
     canvas.paragraph(
         f"  Fixed time of a step's collectives (2 L alpha as seen here): {most}{units.format_time(study.floor_s)}, "
-        f"{percent(study.floor_s / study.mean.step_s)} of the step"
+        f"{percent(study.floor_s / study.mean.step_s)} of the step",
+        indent="    ",
     )
 
 
@@ -206,7 +223,7 @@ def fitted(fit: Fit | None) -> Iterable[str]:
         yield f"Fit of the transfers, {curve.series.key}: {text}"
 
 
-def _collective(row: Row) -> list[str]:
+def _collective(row: Row, *, whole: bool) -> list[str]:
     kind, line = row.kind, row.line
     size = "?" if kind.size_bytes is None else units.format_size(kind.size_bytes)
     source = {"model": " (model)", "flight recorder": " (recorder)"}.get(kind.size_source or "", "")
@@ -221,9 +238,9 @@ def _collective(row: Row) -> list[str]:
         ratio,
         str(kind.algorithm or "?"),
         f"{row.count_per_step:.3g}",
-        ("" if row.transfer_s is not None else "<= ") + units.format_time(seen),
+        ("" if row.transfer_s is not None and whole else "<= ") + units.format_time(seen),
         "?" if fixed is None or not seen else percent(fixed / seen),
-        "?" if row.wait_s is None else units.format_time(row.wait_s),
+        "?" if row.wait_s is None else ("" if whole else ">= ") + units.format_time(row.wait_s),
     ]
 
 
@@ -231,9 +248,9 @@ def _write_stragglers(study: Study, canvas: Canvas) -> None:
     """Write who is waited for, or why nobody can tell."""
     if not study.verdict.stragglers:
         text = study.verdict.cannot_tell
-        canvas.paragraph(
-            f"  cannot tell: {text}" if text else "  none: no rank costs as much as 0.5 % of the step", indent="    "
-        )
+        which = "" if study.timeline.meetings.whole else " with a trace"
+        none = f"  none: no rank{which} costs as much as 0.5 % of the step"
+        canvas.paragraph(f"  cannot tell: {text}" if text else none, indent="    ")
         return
     for one in study.verdict.stragglers:
         canvas.paragraph(
@@ -273,7 +290,9 @@ def write_difference(found: Difference, canvas: Canvas) -> None:
     moved = [one for one in found.changes if one.moved]
     before, after = found.before.mean.step_s, found.after.mean.step_s
     step = f"The step went from {units.format_time(before)} to {units.format_time(after)}"
-    if not moved:
+    if not found.changes:
+        canvas.paragraph(f"{step}; no collective of one run has a partner in the other.", bold=True)
+    elif not moved:
         canvas.paragraph(f"{step}; no collective's own time moved by more than its spread.", bold=True)
     else:
         one = moved[0]
@@ -284,29 +303,33 @@ def write_difference(found: Difference, canvas: Canvas) -> None:
             bold=True,
         )
     canvas.heading("Collectives before and after, waiting left out")
-    canvas.table(
-        ["<operation", "size", "before", "after", "change", "<95 % interval", "per step", "<moved"],
-        [
-            [
-                str(one.op),
-                "?" if one.size_bytes is None else units.format_size(one.size_bytes),
-                units.format_time(one.before_s),
-                units.format_time(one.after_s),
-                _signed(one.change_s),
-                f"[{_signed(one.low_s)}, {_signed(one.high_s)}]",
-                f"{one.count_per_step:.3g}",
-                "yes" if one.moved else "no",
-            ]
-            for one in found.changes
-        ],
-        marked=[i for i, one in enumerate(found.changes) if one.moved],
-    )
+    if found.changes:
+        _write_changes(found, canvas)
     for text in found.unpaired:
         canvas.paragraph(f"  {text}")
     if not found.before.timeline.waits_known or not found.after.timeline.waits_known:
         canvas.paragraph(
             "  one rank alone: whole durations are compared, so waiting may have moved instead", indent="    "
         )
+
+
+def _write_changes(found: Difference, canvas: Canvas) -> None:
+    """Write a row for every collective that both runs have."""
+    rows = [
+        [
+            str(one.op),
+            "?" if one.size_bytes is None else units.format_size(one.size_bytes),
+            units.format_time(one.before_s),
+            units.format_time(one.after_s),
+            _signed(one.change_s),
+            f"[{_signed(one.low_s)}, {_signed(one.high_s)}]",
+            f"{one.count_per_step:.3g}",
+            "yes" if one.moved else "no",
+        ]
+        for one in found.changes
+    ]
+    names = ["<operation", "size", "before", "after", "change", "<95 % interval", "per step", "<moved"]
+    canvas.table(names, rows, marked=[i for i, one in enumerate(found.changes) if one.moved])
 
 
 def _signed(seconds: float) -> str:

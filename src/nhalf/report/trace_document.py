@@ -54,6 +54,7 @@ def body(study: Study) -> dict[str, Any]:
         "steps": len(timeline.labels),
         "step_marker": timeline.traces[0].steps.marker,
         "match_rate": timeline.meetings.rate if timeline.waits_known else None,
+        "all_ranks_traced": timeline.meetings.whole if timeline.waits_known else None,
         "files": [{"rank": t.rank, "file": t.file, "events": t.events, "calls": len(t.calls)} for t in timeline.traces],
         "clock_offsets": [_clock(clock) for clock in timeline.aligned.clocks],
         "budget": _budget(study.mean),

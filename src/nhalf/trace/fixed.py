@@ -98,8 +98,14 @@ def rows(timeline: Timeline, price: Pricing | None) -> tuple[list[Row], list[str
         )
     found.sort(key=lambda row: -(row.count_per_step * ((row.transfer_s or row.at_most_s) + (row.wait_s or 0.0))))
     if price is not None:
-        notes = [note for note in notes if "not identifiable" not in note]
+        unpriced = sorted({_named(row.kind) for row in found if row.line is None and row.kind.op is not Op.BARRIER})
+        notes = [note for note in notes if "not identifiable" not in note or unpriced]
+        notes += [f"--links holds no price for {', '.join(unpriced)}"] if unpriced else []
     return found, notes
+
+
+def _named(kind: Kind) -> str:
+    return f"{kind.op} on {kind.ranks} ranks" if kind.ranks else f"{kind.op} on an unknown number of ranks"
 
 
 def plain(kind: Kind) -> Kind:

@@ -55,6 +55,11 @@ class Meetings:
         return known[self.kind] if len(self) else np.empty(0, dtype=bool)
 
     @property
+    def whole(self) -> bool:
+        """Return whether every rank of every group that met has a trace, so that no wait for another is hidden."""
+        return bool(np.all(self.complete))
+
+    @property
     def groups(self) -> int:
         """Return the number of groups that met."""
         return len(np.unique(self.group))
@@ -137,7 +142,13 @@ def _sorted(traces: Sequence[RankTrace], tally: _Tally, rate: float, messages: i
     present = {trace.rank for trace in traces}
     whole = np.array([_complete(one, present) for one in listed], dtype=bool)
     if not np.all(whole) and len(traces) > 1:
-        notes.append("some ranks of a group have no trace: waits are at least what is shown")
+        away = sorted({rank for one in listed for rank in one.members} - present)
+        who = f"rank{'s' * (len(away) > 1)} {', '.join(map(str, away))}" if away else "some ranks of a group"
+        have = "has" if len(away) == 1 else "have"
+        notes.append(
+            f"{who} {have} no trace: time spent waiting for such a rank is counted as transfer, so waits are at least, "
+            "and transfers at most, what is shown"
+        )
     return Meetings(
         index=index[:, order],
         kinds=listed,

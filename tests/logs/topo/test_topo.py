@@ -226,6 +226,13 @@ def test_a_broken_matrix_says_where(text: str, message: str) -> None:
         read(text)
 
 
+def test_lines_that_were_cut_are_refused_and_not_read_as_a_smaller_machine() -> None:
+    whole = (HERE / "a100-8.txt").read_text(encoding="utf-8")
+    cut = "\n".join(line.expandtabs(8)[:88] for line in whole.splitlines())
+    with pytest.raises(InputError, match=r"the column of NIC.* is missing: the lines are cut"):
+        read(cut)
+
+
 def test_a_pair_that_differs_both_ways_is_noted() -> None:
     found = read(GOOD.replace("GPU1\tNV2", "GPU1\tSYS"))
     assert [note.code for note in found.notes] == ["asymmetric"]

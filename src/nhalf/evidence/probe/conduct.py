@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[float, str], None]
 
-_SAVE_S, _SAVE_SHARE = 5.0, 30.0
+_SAVE_S, _SAVE_SHARE = 2.0, 30.0
 _CLOCK_NS: Final = 5000
 """An offset that may be wrong by more than this [ns] starts no window."""
 _ROUND_TRIP: Final = 2

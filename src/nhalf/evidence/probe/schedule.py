@@ -113,11 +113,25 @@ class Schedule:
         return number
 
     def rounds(self, numbers: Sequence[int]) -> int:
-        """Visit cells in random order, round after round; return the rounds that were finished."""
+        """Visit cells in random order, round after round; return the rounds that were finished.
+
+        What was asked for by itself is timed at least once, after a barrier where no appointment was kept.
+        """
+        done = self._rounds(numbers)
+        for number in numbers:
+            entry = self._ids[number]
+            if entry.cell.is_extra and not entry.rounds and not entry.parts:
+                self._by_clock = False
+                self.visit(number)
+        return done
+
+    def _rounds(self, numbers: Sequence[int]) -> int:
         done, budget = 0, self._terms.budget_s
         order = list(numbers)
         while order:
             self._random.shuffle(order)
+            if not done:
+                order.sort(key=lambda number: not self._ids[number].cell.is_extra)
             for number in order:
                 if self.spent_s >= budget and (done or self.spent_s >= 2 * budget):
                     return done

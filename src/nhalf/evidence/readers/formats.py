@@ -20,6 +20,7 @@ from nhalf.evidence.readers import (
     nccl_tests,
     nccom,
     netpipe,
+    nhalf_run,
     nixlbench,
     nvbandwidth,
     nvshmem,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from nhalf.evidence.readers.protocol import Format
 
 ALL: Final[tuple[Format, ...]] = (
+    nhalf_run.READER,
     nccl_tests.READER,
     nccl_json.READER,
     osu.READER,

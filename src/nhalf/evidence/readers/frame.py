@@ -142,7 +142,7 @@ def _table(key: tuple[str, ...], points: list[Point], source: str, tool: str) ->
         tool=tool,
         op=Op.SEND_RECV if pair else op,
         test=("point-to-point" if pair else "") if op or pair else op_text.casefold().replace("_", "-"),
-        ranks=integer(ranks),
+        ranks=integer(ranks) or None,
         nodes=integer(nodes) or None,
         mode=mode,
         quantity=known,
@@ -150,17 +150,19 @@ def _table(key: tuple[str, ...], points: list[Point], source: str, tool: str) ->
         dtype=dtype,
         label=label,
         points=tuple(points),
-        notes=tuple(_notes(op_text, integer(ranks), known=known is not None)),
+        notes=tuple(_notes(op_text, ranks, known=known is not None)),
     )
 
 
-def _notes(op: str, ranks: int | None, *, known: bool) -> Iterable[Note]:
+def _notes(op: str, ranks: str, *, known: bool) -> Iterable[Note]:
     if not known:
         yield note("quantity-unknown", "how the times were taken is not in the file")
     if not op:
         yield note("op-unknown", "there is no column op: say --op")
     if not ranks:
         yield note("ranks-unknown", "there is no column ranks: say --ranks")
+    elif not integer(ranks):
+        yield note("ranks-unknown", f"{ranks!r} is no count of ranks: say --ranks")
 
 
 def _point(line: int, row: Sequence[str], columns: Columns) -> Point | str:

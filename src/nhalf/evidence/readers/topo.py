@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from nhalf.errors import InputError, did_you_mean
@@ -22,6 +23,7 @@ SELF: Final = "X"
 
 _NVLINK: Final = re.compile(r"NV([1-9][0-9]?)")
 _GPU: Final = re.compile(r"GPU[0-9]+")
+_NAME: Final = re.compile(r"[A-Za-z][\w.-]*[0-9][\w.-]*")
 _LEGEND: Final = re.compile(r"\s*(?:NIC\s+)?Legend\s*:", re.IGNORECASE)
 _NIC_LEGEND: Final = re.compile(r"^\s*(NIC[0-9]+)\s*:\s*(\S+)")
 _STYLE: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|(?<![^\s])\[[0-9;]*m|\[0?m(?=\s|$)")
@@ -92,6 +94,7 @@ def read(text: str, *, where: str = "stdin") -> Matrix:
         raise InputError("it is empty", where=where, allowed=_HOW, do="nvidia-smi topo -m | nhalf topo -")
     words = [_Word(word, number) for number, line in _until_legend(lines) for word in line.split()]
     names, start = _header(words, where)
+    _refuse_cut_columns(words[start:], names, where)
     notes: list[Note] = []
     cells: dict[tuple[str, str], str] = {}
     places: dict[str, Place] = {}
@@ -142,6 +145,28 @@ def _header(words: Sequence[_Word], where: str) -> tuple[tuple[str, ...], int]:
     if twice:
         raise InputError(f"{', '.join(twice)} is there twice", where=f"{where}, header", allowed="each name once")
     return tuple(names), again
+
+
+def _refuse_cut_columns(words: Sequence[_Word], names: tuple[str, ...], where: str) -> None:
+    """Refuse a matrix whose lines were cut: a row of something that has no column."""
+    lost: list[str] = []
+    line = 0
+    for word, after in pairwise(words):
+        leads = word.line != line
+        line = word.line
+        if not leads or after.line != line or word.text in names or not _NAME.fullmatch(word.text):
+            continue
+        if _is_cell(after.text) and not _is_cell(word.text):
+            lost.append(word.text)
+    if lost:
+        raise InputError(
+            f"the column of {', '.join(lost)} is missing: the lines are cut", where=where, allowed=_HOW,
+            do="paste the whole lines: nvidia-smi topo -m | nhalf topo -",
+        )  # fmt: skip
+
+
+def _is_cell(text: str) -> bool:
+    return text in (SELF, *LETTERS[:-1]) or _NVLINK.fullmatch(text) is not None
 
 
 def _rows(words: Sequence[_Word], names: tuple[str, ...]) -> Iterator[tuple[str, list[_Word]]]:
