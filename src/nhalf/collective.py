@@ -8,6 +8,8 @@ from typing import Self
 from nhalf.errors import InputError, did_you_mean
 
 _IGNORED = str.maketrans("", "", " _-")
+_ALSO = {"pointtopoint": "sendrecv", "p2p": "sendrecv"}
+"""Other words that readers use for a name, and the letters of that name."""
 
 
 class _Name(StrEnum):
@@ -20,6 +22,7 @@ class _Name(StrEnum):
         Raises InputError when the text is none of the names; `where` says where it was read.
         """
         letters = _letters(text)
+        letters = _ALSO.get(letters, letters)
         for name in cls:
             if _letters(name) == letters:
                 return name

@@ -130,8 +130,21 @@ def _refuse(flag: str, degree: int, why: Callable[[int], str], subject: str) -> 
     """Raise when there is a reason against a degree, with the degrees that have none."""
     reason = "it is below 1" if degree < 1 else why(degree)
     if reason:
-        legal = ", ".join(str(candidate) for candidate in range(1, MOST + 1) if not why(candidate))
+        legal = _listed([candidate for candidate in range(1, MOST + 1) if not why(candidate)])
         raise InputError(f"{flag[2:].upper()} {degree} cannot split {subject}: {reason}", where=flag, allowed=legal)
+
+
+def _listed(numbers: list[int]) -> str:
+    """Return numbers that rise as a text, with long runs in short: `1 to 80`, `1, 2, 4, 8`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    short = 3
+    texts = (f"{run[0]} to {run[-1]}" if len(run) > short else ", ".join(map(str, run)) for run in runs)
+    return ", ".join(texts)
 
 
 def _tensor(layout: Layout, transformer: Transformer, fabric: Fabric) -> None:

@@ -21,13 +21,28 @@ Ranks: TypeAlias = Literal["any", "powers of two", "others"]
 """For which numbers of ranks a rule holds."""
 
 
-def octave(size_bytes: Quantity) -> Quantity:
-    """Return floor(log2(n / 64)) [1]: how many doublings above 64 bytes a size lies; negative below."""
-    if isinstance(size_bytes, np.ndarray):
-        # The exponent of a float is its logarithm's floor, exactly and without a logarithm.
-        exponents = np.ascontiguousarray(size_bytes, dtype=np.float64).view(np.int64) >> _MANTISSA_BITS
-        return (exponents - (_BIAS + _FIRST_CORRECTED)).astype(np.float64)
-    return float(math.frexp(size_bytes)[1] - 1 - _FIRST_CORRECTED)
+class Octave:
+    """floor(log2(n / 64)) [1]: how many doublings above 64 bytes a size lies; negative below.
+
+    A function that says what it is: as an input of a formula it is printed and written to documents.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, size_bytes: Quantity) -> Quantity:
+        """Return the octave of a size [bytes]: a float for a float, an array for an array."""
+        if isinstance(size_bytes, np.ndarray):
+            # The exponent of a float is its logarithm's floor, exactly and without a logarithm.
+            exponents = np.ascontiguousarray(size_bytes, dtype=np.float64).view(np.int64) >> _MANTISSA_BITS
+            return (exponents - (_BIAS + _FIRST_CORRECTED)).astype(np.float64)
+        return float(math.frexp(size_bytes)[1] - 1 - _FIRST_CORRECTED)
+
+    def __str__(self) -> str:
+        """Return what a reader of a formula needs to know."""
+        return "floor(log2(n / 64 B))"
+
+
+octave: Final = Octave()
 
 
 class Correction:

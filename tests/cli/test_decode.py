@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import json
 from typing import TYPE_CHECKING, Any
@@ -191,13 +193,46 @@ def test_a_config_file_or_its_folder_works_like_a_name(tmp_path: Path) -> None:
         ((*QUICK, "--set", "system.fabric.inter_node.bandwidth_bytes_per_s=400G"), ["400 Gb/s", "400 GB/s"]),
         ((*QUICK, "--set", "stack.memory_efficiency=1.2"), ["stack.memory_efficiency", "at most 1"]),
         ((*QUICK, "--what"), ["--what"]),
+        ((*QUICK, "--batch", "1:3000"), ["--batch", "3,000 rows", "nhalf sweep"]),
+        ((*QUICK, "--tp", "1:100000"), ["--tp", "100,000 rows"]),
+        ((*QUICK, "--save", ""), ["--save", "empty"]),
+        ((*QUICK, "--csv", "--md"), ["one of them"]),
+        (("decode", "", "--on", "h100-sxm"), ["MODEL", "empty"]),
+        (("decode", "x" * 5000, "--on", "h100-sxm"), ["MODEL", "xxx..."]),
+        (("decode", "qwen3-8b", "--on", ""), ["--on", "empty"]),
+        (("decode", "qwen3-8b", "--on", "h100-sxm,"), ["--on", "empty item"]),
+        (("decode", "qwen3-8b", "--on", "h100-sxm,h100_sxm"), ["--on", "h100-sxm is there twice"]),
         (("decod", "qwen3-8b"), ["decod", "Did you mean 'decode'?"]),
     ],
 )
 def test_bad_input_is_one_message_with_where_and_what(arguments: tuple[str, ...], parts: list[str]) -> None:
     message = refused(*arguments)
+    assert len(message) < 1200
     for part in parts:
         assert part in message, message
+
+
+@pytest.mark.parametrize("command", ["plan --gpus 8", "buy --option nic=800Gb/s", "whatif --option nic=800Gb/s"])
+@pytest.mark.parametrize("flag", ["--on", "--weights", "--engine", "--batch"])
+def test_an_empty_value_is_refused_by_every_command_about_a_scenario(command: str, flag: str) -> None:
+    name, *rest = command.split()
+    on = () if flag == "--on" else ("--on", "h100-sxm")
+    assert flag in refused(name, "llama-3.1-8b", *on, *rest, flag, "")
+
+
+def test_a_name_of_thousands_of_letters_is_not_thrown_back() -> None:
+    message = refused("decode", "qwen3-8b", "--on", "x" * 5000)
+    assert "x..." in message
+    assert len(message) < 1200
+
+
+def test_rows_as_csv_and_as_markdown() -> None:
+    rows = invoke(*QUICK, "--tp", "1,2", "--json").document["rows"]
+    table = list(csv.DictReader(io.StringIO(invoke(*QUICK, "--tp", "1,2", "--csv").out)))
+    assert [float(row["step_s"]) for row in table] == [row["step_s"] for row in rows]
+    lines = invoke(*QUICK, "--tp", "1,2", "--md").out.splitlines()
+    assert len(lines) == 4
+    assert all(line.startswith("| ") for line in lines)
 
 
 @pytest.mark.parametrize(

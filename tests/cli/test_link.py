@@ -60,3 +60,13 @@ def test_bad_input_is_one_message(arguments: tuple[str, ...], parts: list[str]) 
     message = refused(*arguments)
     for part in parts:
         assert part in message, message
+
+
+def test_a_link_without_latency_has_no_turning_point_to_tell() -> None:
+    assert invoke("link", "0s", "1GB/s").out.startswith("This link has no latency")
+
+
+def test_the_ladder_as_csv() -> None:
+    lines = invoke("link", "5us", "400GB/s", "--size", "16KiB", "--csv").out.splitlines()
+    assert lines[0].startswith("size_bytes,time_s,regime,effective_bandwidth_bytes_per_s")
+    assert lines[1].startswith("16384.0,5.04096e-06,latency,")

@@ -64,3 +64,17 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     result = subprocess.run(command, shell=True, capture_output=True, encoding="utf-8", check=False)  # noqa: S602
     assert result.stdout.strip() == "{"
     assert result.stderr == ""
+
+
+def test_a_reader_that_was_never_there_is_no_failure() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        result = subprocess.run(
+            [sys.executable, "-m", "nhalf", "decode", "qwen3-8b", "--on", "h100-sxm"],
+            stdout=write, stderr=subprocess.PIPE, encoding="utf-8", check=False,
+        )  # fmt: skip
+    finally:
+        os.close(write)
+    assert result.returncode == 0
+    assert result.stderr == ""

@@ -40,7 +40,7 @@ def owed(scenario: nhalf.Scenario) -> dict[str, float]:
         ("mixtral-8x7b", {"expert_parallel": 0}, "--ep", ["below 1"]),
         ("llama-3.1-8b", {"expert_parallel": 2}, "--ep", ["no experts"]),
         ("llama-3.1-8b", {"attention_dp": 2}, "--attention-dp", ["no experts", "--replicas"]),
-        ("llama-3.1-8b", {"pipeline_parallel": 33}, "--pp", ["32 layers", "1, 2, 3"]),
+        ("llama-3.1-8b", {"pipeline_parallel": 33}, "--pp", ["32 layers", "Allowed: 1 to 32."]),
         ("llama-3.1-8b", {"pipeline_parallel": 0}, "--pp", ["below 1"]),
         ("llama-3.1-8b", {"context_parallel": 0}, "--cp", ["below 1"]),
         ("llama-3.1-8b", {"tensor_parallel": 4, "context_parallel": 3}, "--cp", ["whole nodes of 8", "1, 2, 4"]),

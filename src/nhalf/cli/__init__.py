@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 
@@ -32,6 +33,9 @@ COMMANDS = {
 }
 """Each command and its line of help; the module of the same name holds it."""
 _INTERRUPTED = 130
+_LONG_WORD = re.compile(r"\S{400,}")
+"""A word of a message that only a slip of the user's makes so long: a name of thousands of letters."""
+_SHOWN = 80
 
 
 class _LazyGroup(click.Group):
@@ -100,6 +104,8 @@ def run(arguments: list[str]) -> int:
         nhalf.main(arguments, prog_name="nhalf", standalone_mode=False)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
+    except SystemExit:  # click leaves so when the reader of a pipe has gone, which is no failure of ours
+        return 0
     except BrokenPipeError:
         sys.stderr.close()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the last line of defence: no user sees a traceback
@@ -110,7 +116,7 @@ def run(arguments: list[str]) -> int:
 def _told(error: BaseException) -> tuple[str, int]:
     """Return what a user is told of a failure, and the exit code of the contract."""
     if isinstance(error, NhalfError):
-        return str(error), error.exit_code
+        return _LONG_WORD.sub(lambda word: f"{word[0][:_SHOWN]}...", str(error)), error.exit_code
     if isinstance(error, click.ClickException):
         where = f" ({error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
         return f"{error.format_message()}{where}", 2

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading, units
-from nhalf.cli import decode_options, output, page_file
+from nhalf.cli import decode_options, flags, output, page_file
 from nhalf.decide.comparison import compare
 from nhalf.errors import InputError
 from nhalf.loading.degrees import FLAGS, Degrees
@@ -21,7 +21,7 @@ from nhalf.report.decode_document import document
 from nhalf.report.decode_page import page
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nhalf.scenario import Scenario
 
@@ -54,27 +54,26 @@ _NAMES = ("weights", "kv", "engine", "library", "mode", "stack", "links")
 @click.option("--explain", is_flag=True, help="Print the whole term tree of each row.")
 @click.option("--save", metavar="FILE", help="Write the request as a scenario file.")
 @page_file.option
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
+@flags.formats
 def decode(
     model: str,
     explain: bool,
     save: str | None,
-    as_json: bool,
     anchors: tuple[str, ...],
     pages: tuple[str, ...],
-    **flags: str | bool | tuple[str, ...] | None,
+    **given: Any,  # noqa: ANN401  click's flags
 ) -> None:
     """Predict the time per token of MODEL: a name, a config.json (or its folder), or a scenario.toml."""
-    request = _request(model, flags)
+    form = {name: given.pop(name) for name in ("as_json", "as_csv", "as_markdown")}
+    flags.not_empty({"save": save})
+    request = _request(model, given)
     loaded = loading.scenarios(request)
     for warning in loaded.warnings:
         output.warn(warning)
     launched = request.mode is not None and "mode" not in request.assumed
     scenarios = _anchored(loaded.scenarios, anchors)
     comparison = compare(scenarios, cache_link=loaded.cache_link, launched=launched)
-    if as_json:
-        output.write_json(document(comparison, loaded.defaults, loaded.warnings))
-    else:
+    if not flags.write(lambda: document(comparison, loaded.defaults, loaded.warnings), "rows", form):
         canvas = output.canvas()
         report.write(comparison, loaded.defaults, canvas, next_command=_next(request))
         if explain:
@@ -83,7 +82,7 @@ def decode(
         output.write(canvas.text)
     page_file.write(pages, lambda: page(comparison, loaded.defaults, loaded.warnings))
     if save:
-        write_text(Path(save), write_request(loaded.request, loaded.scenarios))
+        write_text(Path(save), write_request(loaded.request, loaded.scenarios, folder=Path(save).parent))
         if anchors:
             output.warn("the anchors are not part of the saved request")
     comparison.require_fit()
@@ -98,16 +97,14 @@ def _anchored(scenarios: Sequence[Scenario], anchors: tuple[str, ...]) -> Sequen
     return anchored(scenarios, [parse_anchor(text) for text in anchors])
 
 
-def _request(model: str, flags: dict[str, Any]) -> loading.Request:
+def _request(model: str, stated: Mapping[str, Any]) -> loading.Request:
     """Return the request that the flags make; where MODEL is a scenario file, they change what it says."""
-    given = {name: value for name, value in flags.items() if value is not None}
-    for name, value in given.items():
-        if value == "":
-            raise InputError("the value is empty", where=f"--{name.replace('_', '-')}", do="name one, or leave it out")
+    given = {name: value for name, value in stated.items() if value is not None}
+    flags.not_empty({"on" if name == "systems" else name: value for name, value in given.items()})
     asked = _asked(given)
-    degrees = {flag: _counts(str(given[flag]), flag) for flag in FLAGS if flag in given}
+    degrees = {flag: flags.counts(str(given[flag]), flag) for flag in FLAGS if flag in given}
     if model.endswith(".toml") and is_request(Path(model)):
-        saved = read_request(Path(model))
+        saved = flags.without_lengths(read_request(Path(model)), asked)
         changes = {**saved.changes, **asked.pop("changes")}
         return replace(
             saved,
@@ -133,31 +130,11 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
     }
     asked |= {key: str(given[key]) for key in _NAMES if key in given}
     if "systems" in given:
-        asked["systems"] = tuple(str(given["systems"]).split(","))
+        asked["systems"] = flags.names(str(given["systems"]), "on")
     if "batch" in given:
-        asked["batches"] = _counts(str(given["batch"]), "batch")
-    asked["changes"] = _changes(given.get("changes", ()))
+        asked["batches"] = flags.counts(str(given["batch"]), "batch")
+    asked["changes"] = flags.changes(given.get("changes", ()))
     return asked
-
-
-def _counts(text: str, flag: str) -> tuple[int, ...]:
-    """Return the whole numbers that a flag lists."""
-    return units.parse_int_list(text, where=f"--{flag.replace('_', '-')}")
-
-
-def _changes(texts: str | tuple[str, ...]) -> dict[str, str]:
-    """Return the paths and values of `--set`."""
-    found = {}
-    for given in texts:
-        path, equals, value = given.partition("=")
-        if not equals:
-            raise InputError(
-                f"{given!r} has no '='", where="--set", allowed="path=value, such as stack.step_time_s=1ms"
-            )
-        if path.strip() in found:
-            raise InputError(f"{path.strip()} is set twice", where="--set", do="set it once")
-        found[path.strip()] = value.strip()
-    return found
 
 
 def _next(request: loading.Request) -> str:

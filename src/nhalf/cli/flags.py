@@ -16,7 +16,7 @@ from nhalf.loading.scenario_file import is_request, read_request
 from nhalf.report import table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from nhalf.loading.options import Options
 
@@ -86,6 +86,7 @@ def request(
         The system is missing, or a flag is not possible.
     """
     given = {name: value for name, value in flags.items() if value not in (None, ())}
+    not_empty({"on": systems, "batch": batches, **given})
     fields: dict[str, Any] = {
         name: str(given[name])
         for name in ("weights", "kv", "engine", "library", "mode", "stack", "links")
@@ -98,10 +99,10 @@ def request(
     if batches is not None:
         fields["batches"] = counts(batches, "batch")
     if systems is not None:
-        fields["systems"] = tuple(systems.split(","))
+        fields["systems"] = names(systems, "on")
     changed = changes(given.get("changes", ()))
     if model.endswith(".toml") and is_request(Path(model)):
-        base = read_request(Path(model))
+        base = without_lengths(read_request(Path(model)), fields)
         fields["changes"] = {**base.changes, **changed}
         fields["options"] = _decoding(decode_options.updated(base, given))
         fields["assumed"] = {name: reason for name, reason in base.assumed.items() if name not in fields}
@@ -121,12 +122,47 @@ def _decoding(options: Options) -> Options:
     return options
 
 
+def without_lengths(saved: loading.Request, stated: Mapping[str, Any]) -> loading.Request:
+    """Return a saved request without the context that stated prompts replace, or the prompts that a context does."""
+    prompts, context = {"prompt": None, "output": None}, {"context": None}
+    if "context" in stated:
+        dropped = prompts
+    elif "prompt" in stated or "output" in stated:
+        dropped = context
+    else:
+        return saved
+    assumed = {name: reason for name, reason in saved.assumed.items() if name not in dropped}
+    return replace(saved, assumed=assumed, **dropped)  # type: ignore[arg-type]
+
+
+def not_empty(values: Mapping[str, Any]) -> None:
+    """Refuse flags whose text is empty; `values` are by the names of the flags.
+
+    Raises
+    ------
+    InputError
+        One is.
+    """
+    for name, value in values.items():
+        if isinstance(value, str) and not value.strip():
+            raise InputError("the value is empty", where=f"--{name.replace('_', '-')}", do="name one, or leave it out")
+
+
+def names(text: str, flag: str) -> tuple[str, ...]:
+    """Return the names that a flag lists."""
+    found = tuple(name.strip() for name in text.split(","))
+    if not all(found):
+        do = "write a name on both sides of each comma"
+        raise InputError(f"the list {text!r} has an empty item", where=f"--{flag}", do=do)
+    return found
+
+
 def counts(text: str, flag: str) -> tuple[int, ...]:
     """Return the whole numbers that a flag lists."""
     return units.parse_int_list(text, where=f"--{flag.replace('_', '-')}")
 
 
-def changes(texts: tuple[str, ...]) -> dict[str, str]:
+def changes(texts: Iterable[str]) -> dict[str, str]:
     """Return the paths and values of `--set`."""
     found = {}
     for given in texts:
@@ -135,12 +171,14 @@ def changes(texts: tuple[str, ...]) -> dict[str, str]:
             raise InputError(
                 f"{given!r} has no '='", where="--set", allowed="path=value, such as stack.step_time_s=1ms"
             )
+        if path.strip() in found:
+            raise InputError(f"{path.strip()} is set twice", where="--set", do="set it once")
         found[path.strip()] = value.strip()
     return found
 
 
-def write(document: dict[str, Any], rows: str, flags: Mapping[str, bool]) -> bool:
-    """Write a document in the form that a flag asks for; return whether one did.
+def write(document: dict[str, Any] | Callable[[], dict[str, Any]], rows: str, flags: Mapping[str, bool]) -> bool:
+    """Write a document in the form that a flag asks for; return whether one did. One that takes time is made then.
 
     `rows` is the key under which the document holds the rows of a table.
 
@@ -154,6 +192,7 @@ def write(document: dict[str, Any], rows: str, flags: Mapping[str, bool]) -> boo
         raise InputError("more than one form is asked for", where="--json, --csv, --md", allowed="one of them")
     if not asked:
         return False
+    document = document() if callable(document) else document
     if asked == ["as_json"]:
         output.write_json(document)
     else:

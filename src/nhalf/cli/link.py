@@ -7,7 +7,7 @@ import re
 import click
 
 from nhalf import units
-from nhalf.cli import output
+from nhalf.cli import flags, output
 from nhalf.decide.ladder import ladder
 from nhalf.errors import InputError
 from nhalf.loading.links import link as read_link
@@ -30,8 +30,8 @@ class _Link(click.Command):
 @click.command(cls=_Link)
 @click.argument("link_or_latency", nargs=-1, metavar="LATENCY BANDWIDTH | NAME", required=True)
 @click.option("--size", "sizes", multiple=True, metavar="SIZE", help="A message size such as 16KiB; may be repeated.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
-def link(link_or_latency: tuple[str, ...], sizes: tuple[str, ...], as_json: bool) -> None:
+@flags.formats
+def link(link_or_latency: tuple[str, ...], sizes: tuple[str, ...], **form: bool) -> None:
     """Say what a message costs: t(n) = alpha + n / beta, its regime, n_1/2 and a ladder of sizes."""
     if len(link_or_latency) > _TWO:
         raise InputError("too many arguments", where="nhalf link", allowed="LATENCY BANDWIDTH, or one catalogue name")
@@ -39,9 +39,8 @@ def link(link_or_latency: tuple[str, ...], sizes: tuple[str, ...], as_json: bool
     asked = [units.parse(size, "size", where="--size") for size in sizes]
     points = ladder(found, asked)
     name = " ".join(link_or_latency)
-    if as_json:
-        shown = [point for point in points if point.asked] or points
-        output.write_json(report.document(name, found, shown, origins))
+    shown = [point for point in points if point.asked] or points
+    if flags.write(lambda: report.document(name, found, shown, origins), "points", form):
         return
     canvas = output.canvas()
     report.write(name, found, points, origins, canvas)

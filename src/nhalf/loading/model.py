@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nhalf.catalog import store
+from nhalf.errors import InputError
 from nhalf.loading.files import read_json, read_toml
 from nhalf.transformer import from_config, from_description
 
 if TYPE_CHECKING:
     from nhalf.transformer import Transformer
 
-QUANTISATION = "hf_quant_config.json"
-"""The file in which some quantisers say what they did, beside config.json."""
+CONFIG: Final = "config.json"
+QUANTISATION: Final = "hf_quant_config.json"
+"""The file in which some quantisers say what they did, beside config.json; a prefix is of both: 8b_config.json."""
+_ALLOWED: Final = "a name of `nhalf catalog models`, a config.json or its folder, or a description in TOML"
+_SHOWN: Final = 60
 
 
 def transformer_of(model: str) -> Transformer:
@@ -24,15 +28,23 @@ def transformer_of(model: str) -> Transformer:
     InputError
         A name that is not known, a file that cannot be read, or a model that it does not describe.
     """
+    if not model.strip():
+        raise InputError("the model is missing: the text is empty", where="MODEL", allowed=_ALLOWED)
     path = Path(model)
-    if path.is_dir():
-        path /= "config.json"
-    if path.suffix not in (".json", ".toml") and not path.exists():
+    try:
+        if path.is_dir():
+            path /= CONFIG
+        is_name = path.suffix not in (".json", ".toml") and not path.exists()
+    except OSError as error:  # longer than a file system takes, or in a folder that may not be looked into
+        shown = model if len(model) <= _SHOWN else f"{model[:_SHOWN]}..."
+        raise InputError(f"{shown}: {error.strerror or error}", where="MODEL", allowed=_ALLOWED) from error
+    if is_name:
         return store.transformer(model, where="MODEL")[0]
     if path.suffix == ".toml":
         return from_description(read_toml(path, holds="a model"), where=str(path))
     config = read_json(path)
-    beside = path.with_name(QUANTISATION)
+    prefix = path.name.removesuffix(CONFIG) if path.name.endswith(CONFIG) else ""
+    beside = path.with_name(prefix + QUANTISATION)
     quantisation = read_json(beside) if beside.is_file() else None
-    named = config.get("_name_or_path") or path.resolve().parent.name
+    named = config.get("_name_or_path") or prefix.rstrip("-_.") or path.resolve().parent.name
     return from_config(config, quantisation, name=str(named), where=str(path))

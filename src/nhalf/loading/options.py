@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MOST_DRAFT_TOKENS: Final = 64
 """More drafted tokens than this are a mistake: nobody accepts so many in a row."""
 MOST_SKEW: Final = 64.0
+MOST_REPLICAS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ def _few(most: int) -> Callable[[object, str], int]:
     def read(value: object, where: str) -> int:
         count = _count(value, where)
         if count > most:
-            raise InputError(f"{count} is more than anybody uses", where=where, allowed=f"1 to {most}")
+            raise InputError(f"{count} is more than anybody uses", where=where, allowed=f"1 to {most:,}")
         return count
 
     return read
@@ -143,7 +144,7 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "acceptance": _share,
     "exchange": _one_of("all-gather", "all-to-all"),
     "skew": _skew,
-    "replicas": _count,
+    "replicas": _few(MOST_REPLICAS),
     "fuse_norm": _switch,
     "fuse": _count,
     "overlap": _share,

@@ -12,6 +12,7 @@ from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout
+from nhalf.loading import request_checks as checks
 from nhalf.loading import switches
 from nhalf.loading.changes import apply, moved
 from nhalf.loading.degrees import FLAGS, Degrees
@@ -94,6 +95,7 @@ def scenarios(request: Request) -> Loaded:
     InputError
         An unknown name, an unreadable file, an impossible value or layout.
     """
+    request = _checked(request)
     transformer = transformer_of(request.model)
     kv_assumed = request.kv is None or "kv" in request.assumed
     request, defaults = _completed(request, transformer)
@@ -104,11 +106,11 @@ def scenarios(request: Request) -> Loaded:
     warnings: list[str] = []
     for name in request.systems:
         base, doubts = _base(request, transformer, name, kv_assumed=kv_assumed)
+        if any(each.system.name == base.system.name for each in found):
+            raise InputError(f"{base.system.name} is there twice", where="--on", do="name each system once")
         doubts += moved(base, request.recorded.get(base.system.name, {}))
         warnings += [doubt for doubt in doubts if doubt not in warnings]
         for batch in request.batches or (1,):
-            if batch < 1:
-                raise InputError(f"a batch of {batch} is not possible", where="--batch", allowed="1 or more")
             for layout in request.degrees.legal(transformer, base.system.fabric):
                 workload = replace(base.workload, batch=float(batch))
                 found.append(replace(base, layout=switches.laid_out(layout, request.options), workload=workload))
@@ -119,6 +121,34 @@ def scenarios(request: Request) -> Loaded:
         request=request,
         cache_link=switches.cache_link(request.options),
     )
+
+
+def _checked(request: Request) -> Request:
+    """Return the request with its counts as plain whole numbers.
+
+    Raises
+    ------
+    InputError
+        A value is of the wrong type, empty or out of range, or the lists make more rows than a page can show.
+    """
+    checks.text(request.model, "MODEL", allowed="a name, a config.json or its folder, or a description in TOML")
+    for system in request.systems:
+        checks.text(system, "--on", allowed="a system such as h100-sxm; `nhalf catalog systems` lists them")
+    for name in ("weights", "kv", "engine", "library", "mode", "stack", "links"):
+        if getattr(request, name) is not None:
+            checks.text(getattr(request, name), f"--{name}")
+    lengths = {"context": "--context", "prompt": "--isl", "output": "--osl"}
+    whole: dict[str, Any] = {
+        name: checks.count(getattr(request, name), flag)
+        for name, flag in lengths.items()
+        if getattr(request, name) is not None
+    }
+    if request.batches is not None:
+        whole["batches"] = checks.counts(request.batches, "--batch")
+    degrees = {flag: checks.counts(getattr(request.degrees, flag), f"--{flag.replace('_', '-')}") for flag in FLAGS}
+    checks.rows({"on": request.systems, "batch": whole.get("batches", (1,)), **degrees})
+    changes = checks.changes(request.changes, "--set")
+    return replace(request, degrees=Degrees(**degrees), changes=changes, **whole)
 
 
 def load(model: str, *, on: str, tp: int = 1, batch: int = 1, **choices: Any) -> Scenario:  # noqa: ANN401  see below
@@ -145,6 +175,10 @@ def load(model: str, *, on: str, tp: int = 1, batch: int = 1, **choices: Any) ->
             )
     apart = {*FLAGS, *NAMES}
     given: dict[str, Any] = {names.get(name, name): value for name, value in choices.items() if name not in apart}
+    if given.get("changes", {}) is None:
+        given.pop("changes")
+    given |= {name: str(given[name]) for name in ("stack", "links") if isinstance(given.get(name), Path)}
+    model = str(model) if isinstance(model, Path) else model
     given["options"] = Options().updated({name: value for name, value in choices.items() if name in NAMES})
     degrees = Degrees(tp=(tp,), **{name: (value,) for name, value in choices.items() if name in FLAGS})
     request = Request(model=model, systems=(on,), degrees=degrees, batches=(batch,), **given)

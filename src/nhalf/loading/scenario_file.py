@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
@@ -13,8 +16,7 @@ from nhalf.loading.options import NAMES, Options
 from nhalf.loading.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from nhalf.citation import Datum
     from nhalf.scenario import Scenario
@@ -23,6 +25,8 @@ SCHEMA: Final = "nhalf.scenario/1"
 """The form of the file; another one is refused."""
 
 _TEXTS = ("weights", "kv", "engine", "library", "mode", "stack", "links")
+_FILES = ("stack", "links")
+"""Keys that name files; beside the scenario file, as the model may lie too, or from where the command runs."""
 _LENGTHS = {"context": "context", "isl": "prompt", "osl": "output"}
 """Keys of counts of tokens, and the fields of a request that they are."""
 _FILE_KEYS: Mapping[str, tuple[type, ...]] = {
@@ -71,23 +75,44 @@ def read_request(path: Path) -> Request:
         options = Options().updated({name: content[name] for name in NAMES if name in content})
     except InputError as error:
         raise InputError(error.what, where=f"{path}: {error.where}", allowed=error.allowed, do=error.do) from error
+    files: dict[str, Any] = {key: _found(content[key], path) for key in _FILES if key in content}
     lengths: dict[str, Any] = {
         field: units.parse_count(str(content[key]), where=f"{path}: {key}")
         for key, field in _LENGTHS.items()
         if key in content
     }
     return Request(
-        model=content["model"],
+        model=_found(content["model"], path),
         systems=tuple(_texts(content["systems"], path, "systems")),
         degrees=Degrees(**{key: _counts(content[key], path, key) for key in FLAGS if key in content}),
         batches=_counts(content["batch"], path, "batch") if "batch" in content else None,
         **lengths,
-        **{key: content.get(key) for key in _TEXTS},
-        changes={key: str(value) for key, value in content.get("set", {}).items()},
+        **{key: content.get(key) for key in _TEXTS if key not in _FILES},
+        **files,
+        changes=dict(_changes(content.get("set", {}), path)),
         options=options,
         assumed=_defaults(content, path),
         recorded=_recorded(content, path),
     )
+
+
+def _found(name: str, path: Path) -> str:
+    """Return what a scenario file names: a file beside it where there is one, else the name as it stands."""
+    beside = path.parent / name
+    return str(beside) if _exists(beside) else name
+
+
+def _exists(path: Path) -> bool:
+    """Tell whether a file or folder is there; a name that no file system takes is not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _named(name: str, folder: Path) -> str:
+    """Return how a scenario file in a folder names a file or model: a relative path from there."""
+    return name if Path(name).is_absolute() or not _exists(Path(name)) else os.path.relpath(name, folder)
 
 
 def _check_keys(content: Mapping[str, Any], path: Path) -> None:
@@ -105,9 +130,24 @@ def _check_keys(content: Mapping[str, Any], path: Path) -> None:
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             allowed = " or ".join(_WORDS[kind] for kind in kinds)
             raise InputError(f"key {key!r}: {value!r} is not possible", where=str(path), allowed=allowed)
+        if isinstance(value, str) and not value.strip():
+            raise InputError(f"key {key!r} is empty", where=str(path), do="name one, or leave the key out")
     for key in ("model", "systems"):
         if key not in content:
             raise InputError(f"key {key!r} is missing", where=str(path), do=f"write {key} = ...")
+
+
+def _changes(values: Mapping[str, Any], path: Path, above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the inputs that a file sets; a path may stand without quotes, which TOML reads as tables in tables."""
+    for key, value in values.items():
+        name = f"{above}{key}"
+        if isinstance(value, dict):
+            yield from _changes(value, path, f"{name}.")
+        elif isinstance(value, bool) or not isinstance(value, str | int | float):
+            allowed = 'a text such as "1ms", or a number'
+            raise InputError(f"set: {name!r}: {value!r} is not possible", where=str(path), allowed=allowed)
+        else:
+            yield name, str(value)
 
 
 def _defaults(content: Mapping[str, Any], path: Path) -> dict[str, str]:
@@ -125,9 +165,12 @@ def _recorded(content: Mapping[str, Any], path: Path) -> dict[str, dict[str, flo
     """Return the values that numbers had when the file was written, by system and path."""
     found: dict[str, dict[str, float]] = {}
     for system, numbers in content.get("origins", {}).items():
-        for name, origin in numbers.items() if isinstance(numbers, dict) else ():
+        if not isinstance(numbers, dict):
+            allowed = f'a table [origins."{system}"]'
+            raise InputError(f"origins: {system!r} holds no numbers", where=str(path), allowed=allowed)
+        for name, origin in numbers.items():
             value = origin.get("value") if isinstance(origin, dict) else None
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise InputError(f"origins of {system}: {name!r} has no value", where=str(path), allowed="value = 1.0")
             found.setdefault(system, {})[name] = float(value)
     return found
@@ -147,13 +190,13 @@ def _counts(values: Iterable[object], path: Path, key: str) -> tuple[int, ...]:
     return units.parse_int_list(text, where=f"{path}: {key}")
 
 
-def write_request(request: Request, scenarios: Sequence[Scenario] = ()) -> str:
-    """Return a request as the text of a scenario file, which `read_request` reads back.
+def write_request(request: Request, scenarios: Sequence[Scenario] = (), *, folder: Path = Path()) -> str:
+    """Return a request as the text of a scenario file in a folder, which `read_request` reads back.
 
     What was taken by default is named as such, and each number of the scenarios is written with its origin: a reader
     can see what it rests on, and is told when the catalogue has moved since.
     """
-    lines = [f"schema = {json.dumps(SCHEMA)}", f"model = {json.dumps(request.model)}"]
+    lines = [f"schema = {json.dumps(SCHEMA)}", f"model = {json.dumps(_named(request.model, folder))}"]
     lines.append(f"systems = {json.dumps(list(request.systems))}")
     for key in FLAGS:
         degrees = getattr(request.degrees, key)
@@ -161,7 +204,9 @@ def write_request(request: Request, scenarios: Sequence[Scenario] = ()) -> str:
     if request.batches is not None:
         lines.append(f"batch = {json.dumps(list(request.batches))}")
     values = {key: getattr(request, field) for key, field in _LENGTHS.items()}
-    values |= {key: getattr(request, key) for key in _TEXTS} | request.options.given
+    texts = {key: getattr(request, key) for key in _TEXTS}
+    texts |= {key: _named(texts[key], folder) for key in _FILES if texts[key] is not None}
+    values |= texts | request.options.given
     lines += [f"{key} = {json.dumps(value)}" for key, value in values.items() if value is not None]
     keys = {"batches": "batch", **{field: key for key, field in _LENGTHS.items()}}
     lines += _table("defaults", {keys.get(name, name): json.dumps(reason) for name, reason in request.assumed.items()})

@@ -57,6 +57,8 @@ def _verdict(half: float, asked: Sequence[Point]) -> str:
     """Return what the sizes asked for pay for, or where the link turns."""
     size = units.format_size(half)
     if not asked:
+        if not half:
+            return "This link has no latency: every message pays for its bytes alone."
         return f"Messages below {size} pay for latency, above it for bandwidth; there both cost the same."
     point = asked[0]
     message = f"A message of {units.format_size(point.size_bytes)} takes {units.format_time(point.time_s)}"

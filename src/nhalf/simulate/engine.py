@@ -11,6 +11,7 @@ import numpy as np
 from nhalf.errors import InputError
 from nhalf.simulate.compiled import WORTH_COMPILING, is_installed
 from nhalf.simulate.network import paths
+from nhalf.simulate.program import check_messages
 from nhalf.simulate.rounds import Player, can_play
 from nhalf.simulate.tables import Conditions, Record, Tables, adding
 
@@ -149,6 +150,7 @@ def _by_events(
     record: bool,
 ) -> Run:
     """Return a run by the event engine; draws are run one after the other."""
+    check_messages(program.algorithm, program.ranks, program.messages)
     graph = program.graph()
     ways = paths(network, graph.source, graph.target)
     starts = _starts(program, conditions)

@@ -9,6 +9,7 @@ from nhalf.errors import InputError, did_you_mean
 from nhalf.fabric import Fabric, Span, Topology
 from nhalf.link import Link
 from nhalf.simulate import network
+from nhalf.simulate.program import check_ranks
 
 if TYPE_CHECKING:
     from nhalf.simulate.network import Network
@@ -51,6 +52,7 @@ def from_links(ranks: int, link: Link, wiring: Wiring) -> Machine:
     InputError
         An unknown topology, or a group that is missing or does not divide the ranks.
     """
+    check_ranks(ranks)
     kind = wiring.topology.strip().casefold()
     if kind not in TOPOLOGIES:
         raise InputError(
@@ -126,6 +128,7 @@ def from_fabric(fabric: Fabric, ranks: int) -> Machine:
     InputError
         Ranks beyond one node that do not fill whole nodes.
     """
+    check_ranks(ranks)
     span = fabric.span(ranks)
     if span.nodes > 1:
         return _across_nodes(fabric, ranks, span)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from nhalf.errors import InputError
+
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
 
@@ -21,6 +23,10 @@ Indices: TypeAlias = NDArray[np.int32]
 Blocks: TypeAlias = Callable[[int], Ints]
 """Which blocks each message of a round carries at its i-th repetition, shape (messages, blocks); -1 fills up."""
 
+MOST_RANKS = 2**20
+"""More ranks are a slip of the pen: a ring among them would take days."""
+MOST_AT_ONCE = 2**25
+"""Messages that a run may hold in memory at once; with what is kept about each they take several GB."""
 LATEST_BITMASK = 128
 """Contributions are checked one bit each up to this many ranks, and by fingerprint above."""
 
@@ -176,6 +182,40 @@ def from_rounds(ranks: int, rounds: Sequence[Round]) -> Graph:
         size_bytes=sizes[order],
         reduces=reduces[order],
     )
+
+
+def check_ranks(ranks: int) -> None:
+    """Refuse more ranks than can be simulated.
+
+    Raises
+    ------
+    InputError
+        There are more.
+    """
+    if ranks > MOST_RANKS:
+        raise InputError(
+            f"{ranks:,} ranks are more than can be simulated",
+            where="--ranks",
+            allowed=f"2 to {MOST_RANKS:,}",
+            do="take `nhalf collective`, whose laws hold for any number",
+        )
+
+
+def check_messages(name: str, ranks: int, messages: int) -> None:
+    """Refuse more messages than memory holds.
+
+    Raises
+    ------
+    InputError
+        There are more.
+    """
+    if messages > MOST_AT_ONCE:
+        raise InputError(
+            f"{name} on {ranks:,} ranks holds {messages:,} messages at once",
+            where="--ranks",
+            allowed=f"{MOST_AT_ONCE:,} messages",
+            do="simulate fewer ranks; a ring on a switch is played round by round and needs little memory",
+        )
 
 
 class Builder:
