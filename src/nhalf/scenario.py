@@ -81,8 +81,10 @@ class Scenario:
         InputError
             A path that is no input.
         """
+        known = {path for path, _ in self.inputs()}
         for path in changes:
-            self.value(path)
+            if path not in known:
+                self.value(path)  # which refuses it
         return self.moved(changes)
 
     def moved(self, changes: Mapping[str, Quantity]) -> Scenario:

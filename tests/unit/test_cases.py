@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -264,3 +265,48 @@ def test_a_quantised_repository_is_its_base_model_in_another_dtype(name: str, mo
 def test_a_quantised_repository_of_an_unknown_model_is_refused() -> None:
     found = loaded(DENSE.replace("meta-llama/Llama-3.1-70B", "nvidia/Llama-9-FP8"))
     assert "no model 'nvidia/Llama-9-FP8'" in found.refused[0]
+
+
+# --- what no run can be -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "why"),
+    [
+        ("osl", "-1", "osl -1 lies outside 1"),
+        ("isl", "-5", "isl -5 lies outside 0"),
+        ("isl", "inf", "isl inf lies outside"),
+        ("concurrency", "1e18", "concurrency 1e18 lies outside"),
+        ("tp", "1.5", "tp '1.5' is not a whole number"),
+        ("tp", "inf", "tp 'inf' is not a whole number"),
+        ("attention_dp", "0", "attention_dp '0' is not a whole number"),
+        ("attention_dp", "-1", "attention_dp '-1' is not a whole number"),
+    ],
+)
+def test_a_number_that_no_run_can_have_refuses_its_row(column: str, text: str, why: str) -> None:
+    cells = dict(zip(HEADER, DENSE.split(","), strict=True)) | {column: text}
+    found = loaded(DENSE, ",".join(cells.values()))
+    assert found.refused[0] == ""
+    assert why in found.refused[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("model;system;batch\nllama-3.1-8b;h100-sxm;1\n", "the cells are parted by ';'"),
+        ("model,system,batch,tp,tp\nllama-3.1-8b,h100-sxm,1,1,2\n", "the column 'tp' is there twice"),
+        ("model,system,batch\n\nllama-3.1-8b,h100-sxm,1\n", "rows.csv:2: this line is empty"),
+        ("model,system,batch\n" + "x" * 200_000 + ",h100-sxm,1\n", "this is not CSV"),
+    ],
+)
+def test_a_file_that_is_no_table_is_one_clear_error(text: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape(why)):
+        read_table(path)
+
+
+def test_empty_lines_at_the_end_are_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("model,system,batch\nllama-3.1-8b,h100-sxm,1\n\n\n", encoding="utf-8")
+    assert read_table(path).rows == [["llama-3.1-8b", "h100-sxm", "1"]]

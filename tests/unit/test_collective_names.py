@@ -52,3 +52,8 @@ def test_an_unknown_name_says_where_and_what_is_allowed() -> None:
     assert message.startswith("--op: 'all-reduze' is not a known op")
     assert "reduce-scatter" in message
     assert "Did you mean 'all-reduce'?" in message
+
+
+@pytest.mark.parametrize("text", ["point-to-point", "Point to point", "p2p", "send-recv", "SendRecv"])
+def test_point_to_point_is_what_nccl_tests_calls_send_recv(text: str) -> None:
+    assert Op.parse(text) is Op.SEND_RECV

@@ -168,6 +168,11 @@ def test_trees_are_corrected_by_the_power_of_two_below_the_size(size: int, expec
     assert np.array_equal(np.asarray(tree.correction(octave(np.array([float(size)])))), [expected])
 
 
+def test_the_octave_says_what_it_is() -> None:
+    # It is an input of a formula, so it stands in documents: no address of memory may.
+    assert str(octave) == "floor(log2(n / 64 B))"
+
+
 def test_the_octave_of_an_array_is_that_of_its_elements() -> None:
     sizes = np.array([1.0, 63.9, 64.0, 65.0, 127.999, 128.0, 16384.0, 1e9, 2.0**30])
     expected = [math.floor(math.log2(size / 64)) for size in sizes]

@@ -18,13 +18,14 @@ from nhalf.simulate import kernels
 if TYPE_CHECKING:
     from pathlib import Path
 
+WIDTH = "160"
 LINK = ("--latency", "5us", "--bandwidth", "50GB/s")
 RING = ("all-reduce", "--ranks", "8", "--size", "16KiB", *LINK)
 
 
 def invoke(*arguments: str) -> str:
     out = io.StringIO()
-    with mock.patch.dict(os.environ, {"COLUMNS": "160", "NO_COLOR": "1"}), contextlib.redirect_stdout(out):
+    with mock.patch.dict(os.environ, {"COLUMNS": WIDTH, "NO_COLOR": "1"}), contextlib.redirect_stdout(out):
         simulate.main(list(arguments), standalone_mode=False)
     return out.getvalue()
 
@@ -170,3 +171,35 @@ def test_bad_input_is_one_clear_error(arguments: tuple[str, ...], words: str) ->
         invoke(*arguments)
     assert isinstance(caught.value, InputError)
     assert caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--ranks", "1000000000"), "1,000,000,000 ranks are more than can be simulated"),
+        (("--ranks", "16384", "--algorithm", "two-shot"), "two-shot on 16,384 ranks holds 268,419,072 messages"),
+        (("--ranks", "16384", "--algorithm", "bidirectional-ring", "--ports", "fair"), "holds 1,073,676,288 messages"),
+        (("--ranks", "100000", "--topology", "mesh"), "a mesh of 100,000 ranks has 10,000,000,000 links"),
+        (("--ranks", "100000", "--topology", "ring", "--algorithm", "recursive-doubling"), "a ring of 100,000 ranks"),
+    ],
+)
+def test_what_memory_cannot_hold_is_one_clear_error(arguments: tuple[str, ...], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        invoke("all-reduce", "--size", "16KiB", *LINK, *arguments)
+
+
+def test_on_a_narrow_page_no_name_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = ("all-reduce", "--ranks", "64", "--size", "16KiB", "--on", "h100-sxm", "--algorithm")
+    names = "ring,double-tree,recursive-doubling,two-shot"
+    wide = invoke(*shown, names)
+    monkeypatch.setattr(f"{__name__}.WIDTH", "80")
+    narrow = invoke(*shown, names)
+    assert max(map(len, narrow.splitlines())) <= 80
+    for page in (wide, narrow):
+        table = [line.split()[0] for line in page.split("algorithm", 1)[1].splitlines()[1:5]]
+        assert table == names.split(",")
+    assert "busiest" in wide.split("algorithm", 1)[1].splitlines()[0]
+
+
+def test_point_to_point_is_a_word_for_send_recv() -> None:
+    assert invoke("p2p", "--ranks", "2", "--size", "1KiB", *LINK, "--json").count("send-recv") >= 1

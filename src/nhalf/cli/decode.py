@@ -18,11 +18,12 @@ from nhalf.loading.scenario_file import is_request, read_request, write_request
 from nhalf.report import decode as report
 from nhalf.report import explain as tree
 from nhalf.report.decode_document import document
-from nhalf.report.decode_page import page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nhalf.decide.comparison import Comparison
+    from nhalf.report.page import Page
     from nhalf.scenario import Scenario
 
 _NAMES = ("weights", "kv", "engine", "library", "mode", "stack", "links")
@@ -80,7 +81,7 @@ def decode(
             for row in comparison.rows:
                 tree.write(row.step, canvas, f"{row.label}, batch {row.batch:g}, term by term")
         output.write(canvas.text)
-    page_file.write(pages, lambda: page(comparison, loaded.defaults, loaded.warnings))
+    page_file.write(pages, lambda: _page(comparison, loaded))
     if save:
         write_text(Path(save), write_request(loaded.request, loaded.scenarios, folder=Path(save).parent))
         if anchors:
@@ -95,6 +96,13 @@ def _anchored(scenarios: Sequence[Scenario], anchors: tuple[str, ...]) -> Sequen
     from nhalf.calibrate.anchor import anchored, parse_anchor
 
     return anchored(scenarios, [parse_anchor(text) for text in anchors])
+
+
+def _page(comparison: Comparison, loaded: loading.Loaded) -> Page:
+    """Return the page of a comparison; its module is loaded only when one is asked for."""
+    from nhalf.report.decode_page import page
+
+    return page(comparison, loaded.defaults, loaded.warnings)
 
 
 def _request(model: str, stated: Mapping[str, Any]) -> loading.Request:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 NAMES = ("model", "system", "engine", "weight_dtype", "moe_dtype", "kv_dtype", "mode", "library")
 DEGREES = ("tp", "pp", "attention_dp", "moe_tp", "moe_ep")
 NUMBERS = ("concurrency", "batch", "isl", "osl", "context", "tokens_per_step", "accepted_tokens")
+LARGEST = 1e9
+"""No run has more sequences or tokens: a larger number is in another unit, or a slip."""
 MEASURED = ("tpot_s", "ttft_s")
 """Columns that hold measurements: `predict` passes them through and never reads them."""
 _NEEDED = (("model",), ("system",), ("concurrency", "batch"))
@@ -145,11 +148,25 @@ def read_table(path: Path) -> Table:
     InputError
         The file cannot be read, has no rows, or a row has another number of cells than the header.
     """
-    rows = list(csv.reader(io.StringIO(read_text(path))))
+    try:
+        rows = list(csv.reader(io.StringIO(read_text(path))))
+    except csv.Error as error:
+        raise InputError(f"this is not CSV: {error}", where=str(path), allowed="a CSV file with a header") from error
+    while rows and not rows[-1]:
+        rows.pop()  # empty lines at the end
     if len(rows) < 2:  # noqa: PLR2004  a header and one row
         raise InputError("there are no rows below a header", where=str(path), allowed="a CSV file with a header")
     header = tuple(name.strip() for name in rows[0])
+    if len(header) == 1 and (other := next((mark for mark in ";\t|" if mark in header[0]), "")):
+        raise InputError(
+            f"the cells are parted by {other!r}", where=str(path), allowed="commas", do="save it with commas"
+        )
+    twice = next((name for name in header if name and header.count(name) > 1), "")
+    if twice:
+        raise InputError(f"the column {twice!r} is there twice", where=f"{path}:1", do="leave one")
     for number, row in enumerate(rows[1:], start=2):
+        if not row:
+            raise InputError("this line is empty", where=f"{path}:{number}", do="delete it")
         if len(row) != len(header):
             raise InputError(f"{len(row)} cells", where=f"{path}:{number}", allowed=f"{len(header)}, as in the header")
     return Table(path=str(path), header=header, rows=rows[1:])
@@ -198,6 +215,7 @@ def _loads(table: Table, options: Options, refused: list[str]) -> dict[str, Arra
     for name in NUMBERS:
         texts = _told(table, name, options)
         loads[name] = _numbers(texts, name, refused)
+        _within(texts, loads[name], name, refused)
     batch = np.where(np.isnan(loads["batch"]), loads["concurrency"], loads["batch"])
     told = ~np.isnan(loads["context"]) | ~(np.isnan(loads["isl"]) | np.isnan(loads["osl"]))
     for row in np.flatnonzero(~(batch >= 1)):
@@ -219,6 +237,14 @@ def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
             except ValueError:
                 refused[row] = refused[row] or f"{name} {text!r} is not a number"
         return found
+
+
+def _within(texts: Sequence[str], found: Array, name: str, refused: list[str]) -> None:
+    """Refuse the rows whose number no run can have; an empty cell, which is NaN, is none."""
+    least = 0.0 if name in ("isl", "context") else 1.0
+    wrong = (found < least) | (found > LARGEST)
+    for row in np.flatnonzero(wrong).tolist():
+        refused[row] = refused[row] or f"{name} {texts[row]} lies outside {least:g} to {LARGEST:,.0f}"
 
 
 def _group(key: Mapping[str, str], rows: Indices, loads: Mapping[str, Array], options: Options) -> Group:
@@ -361,12 +387,20 @@ def _layout(key: Mapping[str, str], transformer: Transformer, system: System) ->
 
 
 def _degree(text: str, name: str) -> int:
-    """Return a degree of parallelism; 1 where the cell is empty."""
+    """Return a degree of parallelism; 1 where the cell is empty.
+
+    Raises
+    ------
+    InputError
+        It is no whole number of 1 or more.
+    """
     try:
-        degree = int(float(text or 1))
-    except ValueError as error:
-        raise InputError(f"{name} {text!r} is not a whole number", where=name, allowed="1 or more") from error
-    return degree
+        number = float(text or 1)
+    except ValueError:
+        number = math.nan
+    if not (number >= 1 and number.is_integer()):
+        raise InputError(f"{name} {text!r} is not a whole number", where=name, allowed="1 or more")
+    return int(number)
 
 
 def _workload(at: Mapping[str, Array], weights: str, kv: str) -> Workload:

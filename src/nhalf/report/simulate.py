@@ -6,11 +6,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
+from nhalf.report.canvas import grid
 from nhalf.report.document import envelope
 from nhalf.simulate.path import CAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.table import Table
 
     from nhalf.decide.agreement import Outcome
     from nhalf.decide.skewed import Spread
@@ -32,17 +35,28 @@ def write(outcomes: Sequence[Outcome], canvas: Canvas, *, where: str, next_comma
     run = best.run
     canvas.heading(f"{_task(best)}, {where}; ports {run.conditions.ports}, {run.conditions.protocol}")
     shown = [cause for cause in CAUSES if any(one.causes[cause] for one in outcomes)]
-    canvas.table(
-        ["<algorithm", "time", "messages", *shown, "law", "vs law", "busiest"],
-        [_row(one, shown) for one in outcomes],
-        marked=[outcomes.index(best)] if len(outcomes) > 1 else [],
-    )
+    canvas.place(_table(outcomes, shown, canvas, marked=[outcomes.index(best)] if len(outcomes) > 1 else []))
     for one in outcomes:
         canvas.heading(one.run.program.algorithm)
         for line in _explained(one):
             canvas.paragraph(f"  {line}", indent="    ")
     canvas.heading("Next")
     canvas.paragraph(f"  {next_command}", indent="    ")
+
+
+def _table(outcomes: Sequence[Outcome], shown: Sequence[str], canvas: Canvas, *, marked: Sequence[int]) -> Table:
+    """Return the table; on a narrow page it leaves out what is said below it, rather than break a name."""
+    columns = ["<algorithm", "time", "messages", *shown, "law", "vs law", "busiest"]
+    rows = [_row(one, shown) for one in outcomes]
+    for name in ("", "busiest", "messages"):
+        if name:
+            at = columns.index(name)
+            columns = [*columns[:at], *columns[at + 1 :]]
+            rows = [[*row[:at], *row[at + 1 :]] for row in rows]
+        table = grid(columns, rows, marked=marked)
+        if canvas.fits(table):
+            break
+    return table
 
 
 def _time(one: Outcome) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 
 from nhalf.breakdown import Array
 from nhalf.errors import InputError
-from nhalf.simulate.program import Indices, Ints
+from nhalf.simulate.program import MOST_AT_ONCE, Indices, Ints
 
 if TYPE_CHECKING:
     from nhalf.link import Link
@@ -86,6 +86,7 @@ def switch(ranks: int, link: Link) -> Network:
 
 def mesh(ranks: int, link: Link) -> Network:
     """Return ranks with a link of their own to each other rank."""
+    _must_hold("a mesh", ranks, ranks * ranks)
     alpha, beta = _numbers(link)
 
     def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
@@ -194,6 +195,7 @@ def torus(columns: int, rows: int, link: Link, *, hop_latency_s: float | None = 
         return np.where(hops < np.abs(steps)[:, None], direction * ranks + at, -1)
 
     def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
+        _must_hold(f"a {kind}", ranks, len(source) * (columns // 2 + rows // 2))
         across = _shorter((target % columns - source % columns) % columns, columns)
         along = _shorter((target // columns - source // columns) % rows, rows)
         corner = source // columns * columns + target % columns
@@ -216,6 +218,17 @@ def torus(columns: int, rows: int, link: Link, *, hop_latency_s: float | None = 
     return Network(
         kind=kind, ranks=ranks, capacity_bytes_per_s=np.full(4 * ranks, beta), route=route, name=name, private=False
     )
+
+
+def _must_hold(what: str, ranks: int, links: int) -> None:
+    """Refuse a network whose links, or the links of whose paths, memory does not hold."""
+    if links > MOST_AT_ONCE:
+        raise InputError(
+            f"{what} of {ranks:,} ranks has {links:,} links to keep",
+            where="--ranks",
+            allowed=f"{MOST_AT_ONCE:,} links",
+            do="simulate fewer ranks, or another topology",
+        )
 
 
 def _shorter(forward: Ints, length: int) -> Ints:
