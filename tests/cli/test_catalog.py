@@ -112,7 +112,7 @@ def test_the_users_catalogue_adds_and_overrides_and_the_page_says_so(
     )
     monkeypatch.setenv("NHALF_CATALOG", str(mine))
     page = invoke("catalog", "links").out
-    assert "Yours: NHALF_CATALOG=" in page
+    assert "Yours: NHALF_CATALOG=" in " ".join(page.split())
     assert "adds system mine, link mine and overrides link" in " ".join(page.split())
     assert "\nmine+ " in page
     assert "\nib-ndr* " in page
@@ -122,7 +122,9 @@ def test_the_users_catalogue_adds_and_overrides_and_the_page_says_so(
     assert document["entries"][0]["standing"] == "overridden"
     assert document["entries"][0]["values"][0]["kind"] == "given"
     assert "+yours." in document["catalog_version"]
-    decoded = invoke("decode", "qwen3-8b", "--on", "mine", "--tp", "16", "--json").document
+    answer = invoke("decode", "qwen3-8b", "--on", "mine", "--tp", "16", "--json")
+    assert "NHALF_CATALOG" in answer.err
+    decoded = answer.document
     assert "NHALF_CATALOG" in {source["source"] for source in decoded["sources"]}
 
 

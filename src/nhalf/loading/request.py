@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nhalf.catalog import calibration, store
+from nhalf.catalog import calibration, overlay, store
 from nhalf.catalog.curves import find
 from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
@@ -103,7 +103,8 @@ def scenarios(request: Request) -> Loaded:
     switches.check(request.options, lengths, request.degrees, transformer)
     transformer.weights(_dtype(request.weights or "bf16", WEIGHT_BYTES, "--weights"))  # what it lacks is refused here
     found: list[Scenario] = []
-    warnings: list[str] = []
+    mine = overlay.current()
+    warnings = [f"{overlay.VARIABLE} adds to or overrides the catalogue; `nhalf catalog` says what"] if mine else []
     for name in request.systems:
         base, doubts = _base(request, transformer, name, kv_assumed=kv_assumed)
         if any(each.system.name == base.system.name for each in found):
