@@ -1,7 +1,7 @@
 """Predictions from measured curves with their 80 % band: between sizes, outside them, and at ranks nobody measured.
 
 The widths of the band were calibrated on 535 curves of 8 systems (collectives of aiconfigurator-core 0.12.0) by leaving
-sizes or ranks out and taking the 80 % quantile of |ln predicted - ln measured|; `tests/bench/fit_coverage.py` prints
+sizes or ranks out and taking the 80 % quantile of |ln predicted - ln measured|; `tests/bench/fit_study.py` prints
 how often the bands hold. Reference for the idea: V. Vovk, A. Gammerman and G. Shafer, "Algorithmic Learning in a Random
 World" (2005), split-conformal prediction.
 """

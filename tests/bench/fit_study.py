@@ -1,6 +1,6 @@
 """A study: how far off `nhalf.fit` is on measured curves where points are held out, and how often its bands hold.
 
-    python tests/bench/fit_coverage.py [collectives.csv.gz]
+    python tests/bench/fit_study.py [collectives.csv.gz]
 
 The table of measured collectives has the columns system, library, version, mode, op, kernel, dtype, ranks, bytes and
 time_us. Repeats are reduced to medians and copies of a curve are dropped. Each task leaves points out, fits the rest
