@@ -1,5 +1,5 @@
 # Needs only Python >= 3.11, make and git. Everything is installed into .venv, at the versions of constraints.txt.
-#   make demo    the first example of the README
+#   make demo    the first example of the README, and how one answer of each other command begins
 #   make test    lint, types, import floors, tests
 #   make bench   speed budgets (studies that need data are scripts in tests/bench)
 #   make format  let ruff rewrite what it can
@@ -15,6 +15,15 @@ KEY := $(shell pwd | cksum | cut -d ' ' -f 1)
 VENV := .venv/.made-$(KEY)
 CORE := .venv/.core-$(KEY)
 DEV := .venv/.dev-$(KEY)
+
+ROOMS := \
+  'link 5us 400GB/s --size 16KiB' \
+  'collective all-reduce --on h100-sxm --ranks 8' \
+  'crossover llama-3.1-70b --on h100-sxm --tp 8' \
+  'fit tests/logs/netpipe/netpipe.txt' \
+  'plan llama-3.1-70b --on h100-sxm --weights fp8' \
+  'simulate all-reduce --on h100-sxm --ranks 8 --size 64KiB' \
+  'trace tests/golden/trace/tp2_slow1'
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench format clean python
@@ -46,6 +55,9 @@ $(DEV): pyproject.toml constraints.txt $(VENV)
 
 demo: $(CORE)
 	@$(BIN)/nhalf decode llama-3.1-70b --on h100-sxm --tp 1,2,4,8,16 --batch 1 --weights fp8
+	@printf '\nHow the other commands answer, three lines each\n'
+	@set -e; for words in $(ROOMS); do \
+	  printf '\n$$ nhalf %s\n' "$$words"; $(BIN)/nhalf $$words | sed -n 1,3p; done
 
 # pytest comes last: its closing line is the verdict.
 test: $(DEV)
