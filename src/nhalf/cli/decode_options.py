@@ -36,11 +36,16 @@ _OPTIONS: Final = (
 )
 
 
-def options(command: Command) -> Command:
-    """Add the options to a command."""
-    for option in reversed(_OPTIONS):
+def add(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
+    """Add options to a command, whose help lists them in this order."""
+    for option in reversed(options):
         command = option(command)
     return command
+
+
+def options(command: Command) -> Command:
+    """Add the options to a command."""
+    return add(command, _OPTIONS)
 
 
 def asked(given: Mapping[str, Any]) -> dict[str, Any]:

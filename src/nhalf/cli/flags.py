@@ -51,28 +51,19 @@ _OUTPUT: Final = (
 )
 
 
-def _all(options: tuple[Callable[[Command], Command], ...]) -> Callable[[Command], Command]:
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
 def workload(command: Command) -> Command:
     """Add the flags of the workload, the stack, the inputs and the remedies."""
-    return _all(_WORKLOAD)(decode_options.options(command))
+    return decode_options.add(decode_options.options(command), _WORKLOAD)
 
 
 def layout(command: Command) -> Command:
     """Add the flags of the degrees."""
-    return _all(_LAYOUT)(command)
+    return decode_options.add(command, _LAYOUT)
 
 
 def formats(command: Command) -> Command:
     """Add the flags of the form of the answer."""
-    return _all(_OUTPUT)(command)
+    return decode_options.add(command, _OUTPUT)
 
 
 def request(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from functools import cache
 from importlib import util
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nhalf.simulate import kernels, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
 
     from nhalf.simulate.kernels import Plan, State, Work
 
@@ -45,10 +46,8 @@ def compiled_play() -> Callable[[Plan, State, Work, int], None]:
 def _copy(original: ModuleType) -> ModuleType:
     """Return a module of the same source whose functions can be replaced."""
     name = f"{original.__name__}_compiled"
-    spec = util.spec_from_file_location(name, original.__file__)
-    if spec is None or spec.loader is None:  # pragma: no cover  a file that was just imported can be found again
-        return original
-    module = util.module_from_spec(spec)
+    module = ModuleType(name)
+    module.__file__ = original.__file__
     sys.modules[name] = module  # the cache on disk finds a function's module by its name
-    spec.loader.exec_module(module)
+    SourceFileLoader(name, str(original.__file__)).exec_module(module)
     return module

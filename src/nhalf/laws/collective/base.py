@@ -57,6 +57,18 @@ def flat(size_bytes: Quantity, ranks: Quantity, link: Link, reduce_s_per_byte: Q
     }
 
 
+def pipelined(terms: dict[str, Input], steady: str, fill: str, segments: Quantity | None) -> str:
+    """Return the transfer of a vector in `segments` segments, which are then among the terms as `s`.
+
+    A full pipeline moves `steady` vectors; while it fills, `fill` segments pass one after another. Without `segments`
+    the filling is not charged.
+    """
+    if segments is None:
+        return f"{steady} * n / beta"
+    terms["s"] = segments
+    return f"({steady} * (1 - 1 / s) + {fill} / s) * n / beta"
+
+
 def tiered(size_bytes: Quantity, span: Span, reduce_s_per_byte: Quantity = 0.0) -> dict[str, Input]:
     """Return the inputs of a law that crosses nodes, by the symbols of its formula."""
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nhalf.laws.collective.base import IS_SEVERAL, SLOWEST, flat, law, tiered
+from nhalf.laws.collective.base import IS_SEVERAL, SLOWEST, flat, law, pipelined, tiered
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Quantity, Term
@@ -60,10 +60,7 @@ def chain_broadcast(size_bytes: Quantity, ranks: Quantity, link: Link, *, segmen
     NVIDIA/nccl, PERFORMANCE.md of nccl-tests: a broadcast is limited by one link, S / B.
     """
     terms = flat(size_bytes, ranks, link)
-    transfer = f"{IS_SEVERAL} * n / beta"
-    if segments is not None:
-        terms["s"] = segments
-        transfer = f"({IS_SEVERAL} * (1 - 1 / s) + (k - 1) / s) * n / beta"
+    transfer = pipelined(terms, IS_SEVERAL, "(k - 1)", segments)
     return law("ring", "(k - 1) * alpha", transfer, terms)
 
 

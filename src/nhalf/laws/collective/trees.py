@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nhalf.laws.collective.base import IS_SEVERAL, flat, law
+from nhalf.laws.collective.base import IS_SEVERAL, flat, law, pipelined
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Quantity, Term
@@ -32,11 +32,7 @@ def binary_tree_all_reduce(
     Parallel Computing 35 (2009), for the pipeline; the factor of 3 is counted, and checked by simulation.
     """
     terms = flat(size_bytes, ranks, link, reduce_s_per_byte)
-    if segments is None:
-        transfer = "minimum(k - 1, 3) * n / beta"
-    else:
-        terms["s"] = segments
-        transfer = "(minimum(k - 1, 3) * (1 - 1 / s) + 2 * log2_ceil(k) / s) * n / beta"
+    transfer = pipelined(terms, "minimum(k - 1, 3)", "2 * log2_ceil(k)", segments)
     return law("binary-tree", "2 * log2_ceil(k) * alpha", transfer, terms, f"2 * {IS_SEVERAL}")
 
 
@@ -60,11 +56,7 @@ def double_tree_all_reduce(
     Parallel Computing 35 (2009).
     """
     terms = flat(size_bytes, ranks, link, reduce_s_per_byte)
-    if segments is None:
-        transfer = f"2 * {IS_SEVERAL} * n / beta"
-    else:
-        terms["s"] = segments
-        transfer = f"(2 * {IS_SEVERAL} * (1 - 1 / s) + log2_ceil(k) / s) * n / beta"
+    transfer = pipelined(terms, f"2 * {IS_SEVERAL}", "log2_ceil(k)", segments)
     return law("double-tree", "2 * log2_ceil(k) * alpha", transfer, terms, IS_SEVERAL)
 
 
@@ -85,9 +77,5 @@ def chain_all_reduce(
     NVIDIA/nccl at 5067397c (2.30.7), src/graph/tuning.cc, latency of the tree all-reduce on one node.
     """
     terms = flat(size_bytes, ranks, link, reduce_s_per_byte)
-    if segments is None:
-        transfer = f"2 * {IS_SEVERAL} * n / beta"
-    else:
-        terms["s"] = segments
-        transfer = f"(2 * {IS_SEVERAL} * (1 - 1 / s) + 2 * (k - 1) / s) * n / beta"
+    transfer = pipelined(terms, f"2 * {IS_SEVERAL}", "2 * (k - 1)", segments)
     return law("chain-tree", "2 * (k - 1) * alpha", transfer, terms, IS_SEVERAL)
