@@ -181,8 +181,10 @@ def test_a_point_of_a_grid_costs_about_what_one_of_a_sweep_does() -> None:
         work()
         return time.process_time() - begun
 
-    plain = min(seconds(lambda: sweep(scenario, axes)) for _ in range(3))
-    whole = min(seconds(lambda: [columns(many, *each) for each in farm.here(many, many.tasks())]) for _ in range(3))
+    plain = whole = float("inf")
+    for _ in range(7):  # in turn, so that a busy moment of the machine falls on both
+        plain = min(plain, seconds(lambda: sweep(scenario, axes)))
+        whole = min(whole, seconds(lambda: [columns(many, *each) for each in farm.here(many, many.tasks())]))
     assert whole < 3 * plain
 
 
