@@ -14,8 +14,8 @@ from scipy.optimize import nnls
 
 from nhalf.collective import Op
 from nhalf.curve import fit_line
+from nhalf.curve.leastsquares import nonnegative, robust
 from nhalf.evidence.fit import fit
-from nhalf.evidence.leastsquares import nonnegative, robust
 from nhalf.evidence.lines import robust_line
 from nhalf.evidence.segments import LEAST_POINTS, split
 from nhalf.evidence.table import Point, Table

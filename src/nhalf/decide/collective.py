@@ -92,12 +92,15 @@ class Question:
 class Row:
     """One size by one algorithm: its law, or what was measured of the library as a whole.
 
-    `runs` tells whether the machine has what the algorithm needs; `chosen` whether the library would run it.
+    `runs` tells whether the machine has what the algorithm needs; `chosen` whether the library would run it. `low_s`
+    and `high_s` [s] are the 80 % band of what was measured; a law has none.
     """
 
     size_bytes: float
     algorithm: str
     time_s: float
+    low_s: float | None = None
+    high_s: float | None = None
     fixed_s: float
     transfer_s: float
     kind: str
@@ -195,10 +198,13 @@ def _of_curve(question: Question, size_bytes: float) -> Row | None:
     at = question.curve.at(question.ranks)
     time_s = float(np.mean(at(size_bytes)))
     fixed_s = min(at.floor_s, time_s)
+    width = math.exp(float(question.curve.half_width(np.array([size_bytes]), question.ranks)[0]))
     return Row(
         size_bytes=size_bytes,
         algorithm=question.curve.key.library,
         time_s=time_s,
+        low_s=time_s / width,
+        high_s=time_s * width,
         fixed_s=fixed_s,
         transfer_s=time_s - fixed_s,
         kind="measured",

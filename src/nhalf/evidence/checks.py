@@ -8,7 +8,7 @@ import numpy as np
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.evidence.surface import sent_share
+from nhalf.curve.surface import sent_share
 from nhalf.evidence.table import Note
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def _notes(fit: CurveFit) -> Iterator[Note]:
 def _of_form(fit: CurveFit) -> Iterator[Note]:
     """Yield what the shape of the curve says."""
     series = fit.series
-    if fit.switch_sizes_bytes:
-        sizes = ", ".join(units.format_size(size) for size in fit.switch_sizes_bytes)
+    if len(fit.segments) > 1:
+        sizes = ", ".join(units.format_size(segment.from_bytes) for segment in fit.segments[1:])
         yield Note(code="switch", text=f"the line changes at {sizes}: another algorithm or protocol, or a ramp")
     between = fit.double_floor_between_bytes
     if between is not None and fit.double_floor_size_bytes is None:

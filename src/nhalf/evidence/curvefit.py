@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from nhalf.evidence import parameters
 from nhalf.evidence.identify import bandwidth_refusal, latency_refusal
-from nhalf.evidence.intervals import Doubt, Estimate, estimate, inverted, median_spread, noise_draws
-from nhalf.evidence.lines import line_times, refit, robust_line
-from nhalf.evidence.segments import Segment, modelled, split
+from nhalf.evidence.intervals import Estimate, median_spread
+from nhalf.evidence.lines import refit, robust_line
+from nhalf.evidence.segments import Segment, Switch, modelled, split, switches
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from nhalf.evidence.series import Series
     from nhalf.evidence.table import Figure, Note
 
-_VAGUE: Final = 0.5
-"""An interval of noise wider than plus or minus half of the value is no measurement of it."""
 _FEW: Final = 3
 _DOUBLE: Final = 2.0
 _ON_THE_LINE: Final = 0.5
@@ -111,9 +110,20 @@ class CurveFit:
         return None if not len(below) or below[-1] == len(times) - 1 else int(below[-1])
 
     @property
-    def switch_sizes_bytes(self) -> tuple[float, ...]:
-        """Return the first size [bytes] of every segment but the first: where the algorithm or protocol switches."""
-        return tuple(segment.from_bytes for segment in self.segments[1:])
+    def switches(self) -> tuple[Switch, ...]:
+        """Return where the algorithm or protocol switches: between which two segments, with the 95 % interval."""
+        return switches(*self.fitted_points, self.segments)
+
+    @property
+    def segment_estimates(self) -> tuple[tuple[Estimate | None, Estimate | None], ...]:
+        """Return the latency [s] and bandwidth [bytes/s] of every segment, None where the noise hides it."""
+        return tuple(
+            (
+                _seen(parameters.latency(self.series, each)) if each.latency_s > 0.0 else None,
+                _seen(parameters.bandwidth(self.series, each)) if each.bandwidth_bytes_per_s < math.inf else None,
+            )
+            for each in self.segments
+        )
 
     @property
     def repeat_noise(self) -> float:
@@ -142,7 +152,11 @@ class CurveFit:
             **_of_interval(self.half_size_bytes, self.half_size_interval_bytes, "half_size"),
             "floor_s": self.floor_s,
             **_of_interval(self.double_floor_size_bytes, self.double_floor_between_bytes, "double_floor_size"),
-            "segments": [_of_segment(segment) for segment in self.segments],
+            "segments": [_of_segment(*each) for each in zip(self.segments, self.segment_estimates, strict=True)],
+            "switches": [
+                {"size_bytes": each.size_bytes, "low_bytes": each.low_bytes, "high_bytes": each.high_bytes}
+                for each in self.switches
+            ],
             "misfit_median": line.misfit_median if line else None,
             "misfit_max": line.misfit_max if line else None,
             "identifiable": {"latency": not self.latency_refusal, "bandwidth": not self.bandwidth_refusal},
@@ -151,6 +165,10 @@ class CurveFit:
             "skipped": [{"file": s.file, "line": s.line, "why": s.why} for s in self.series.skipped],
         }
         return found
+
+
+def _seen(found: Estimate) -> Estimate | None:
+    return None if parameters.too_vague(found, "") else found
 
 
 def _of_estimate(found: Estimate | None, name: str, unit: str) -> dict[str, Any]:
@@ -167,13 +185,18 @@ def _of_interval(value: float | None, ends: tuple[float, float] | None, name: st
     return {f"{name}_bytes": value, f"{name}_low_bytes": low, f"{name}_high_bytes": high}
 
 
-def _of_segment(segment: Segment) -> dict[str, Any]:
-    bandwidth = segment.bandwidth_bytes_per_s
+def _of_segment(segment: Segment, found: tuple[Estimate | None, Estimate | None]) -> dict[str, Any]:
+    latency, bandwidth = found
+    rate = segment.bandwidth_bytes_per_s
     return {
         "from_bytes": segment.from_bytes,
         "to_bytes": segment.to_bytes,
         "latency_s": segment.latency_s,
-        "bandwidth_bytes_per_s": bandwidth if math.isfinite(bandwidth) else None,
+        "latency_low_s": latency.low if latency else None,
+        "latency_high_s": latency.high if latency else None,
+        "bandwidth_bytes_per_s": rate if math.isfinite(rate) else None,
+        "bandwidth_low_bytes_per_s": bandwidth.low if bandwidth else None,
+        "bandwidth_high_bytes_per_s": bandwidth.high if bandwidth else None,
     }
 
 
@@ -191,12 +214,12 @@ def fit_series(series: Series) -> CurveFit:
     floor_s = float(modelled(segments, sizes).min())
     no_latency = latency_refusal(series, segments, floor_s)
     no_bandwidth = bandwidth_refusal(series, segments, floor_s)
-    latency = None if no_latency else _latency(series, segments[0], line)
-    bandwidth = None if no_bandwidth else _bandwidth(series, segments[-1], line)
-    if latency is not None and latency.noise > _VAGUE:
-        no_latency, latency = _too_vague(latency, "the latency"), None
-    if bandwidth is not None and bandwidth.noise > _VAGUE:
-        no_bandwidth, bandwidth = _too_vague(bandwidth, "the bandwidth"), None
+    latency = None if no_latency else parameters.latency(series, segments[0], line)
+    bandwidth = None if no_bandwidth else parameters.bandwidth(series, segments[-1], line)
+    if latency is not None and (vague := parameters.too_vague(latency, "the latency")):
+        no_latency, latency = vague, None
+    if bandwidth is not None and (vague := parameters.too_vague(bandwidth, "the bandwidth")):
+        no_bandwidth, bandwidth = vague, None
     return CurveFit(
         series=series,
         segments=segments,
@@ -207,60 +230,6 @@ def fit_series(series: Series) -> CurveFit:
         bandwidth_refusal=no_bandwidth,
         floor_s=floor_s,
     )
-
-
-def _too_vague(found: Estimate, name: str) -> str:
-    width = "without end" if math.isinf(found.noise) else f"of {100 * found.noise:.2g} % either way"
-    return f"the noise alone leaves {name} an interval {width}"
-
-
-def _doubt(series: Series, segment: Segment, *, in_place: bool = False) -> Doubt:
-    index = np.nonzero(series.good)[0][segment.points]
-    sizes = series.sizes_bytes[index]
-    times = series.in_place_s[index] if in_place else series.times_s[index]
-    line, weights = robust_line(sizes, times)
-    return Doubt(
-        sizes_bytes=sizes,
-        times_s=times,
-        fitted_s=line_times(line, sizes),
-        weights=weights,
-        low_s=series.low_s[index],
-        high_s=series.high_s[index],
-        runs=tuple(series.runs[i] for i in index),
-    )
-
-
-def _others(series: Series, segment: Segment) -> tuple[dict[str, Line], Doubt]:
-    """Return the line of a segment as other readings of the same rows give it, and its doubts."""
-    doubt = _doubt(series, segment)
-    found: dict[str, Line] = {}
-    index = np.nonzero(series.good)[0][segment.points]
-    if np.isfinite(series.in_place_s[index]).all():
-        found["in place"] = robust_line(doubt.sizes_bytes, series.in_place_s[index])[0]
-    if series.repeats >= _FEW:
-        found["fastest run"] = robust_line(doubt.sizes_bytes, np.array([run.min() for run in doubt.runs]))[0]
-    return found, doubt
-
-
-def _latency(series: Series, segment: Segment, line: Line) -> Estimate:
-    others, doubt = _others(series, segment)
-    systematic = {name: other.latency_s for name, other in others.items()}
-    return estimate(
-        segment.latency_s,
-        {name: alphas for name, (alphas, _) in noise_draws(doubt).items()},
-        {**systematic, "one line": line.latency_s},
-    )
-
-
-def _bandwidth(series: Series, segment: Segment, line: Line) -> Estimate:
-    others, doubt = _others(series, segment)
-    systematic = {name: 1.0 / other.bandwidth_bytes_per_s for name, other in others.items()}
-    found = estimate(
-        1.0 / segment.bandwidth_bytes_per_s,
-        {name: inverses for name, (_, inverses) in noise_draws(doubt).items()},
-        {**systematic, "one line": 1.0 / line.bandwidth_bytes_per_s},
-    )
-    return inverted(found)
 
 
 def _of_few(series: Series, sizes: Array, times: Array) -> CurveFit:

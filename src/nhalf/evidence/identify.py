@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf import units
-from nhalf.evidence.leastsquares import NOISE_FLOOR
+from nhalf.curve.leastsquares import NOISE_FLOOR
 
 if TYPE_CHECKING:
     from nhalf.evidence.segments import Segment

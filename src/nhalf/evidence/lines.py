@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.curve import Line
-from nhalf.evidence.leastsquares import ROUNDS, SETTLED, huber, nonnegative
+from nhalf.curve.leastsquares import ROUNDS, SETTLED, huber, nonnegative
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array

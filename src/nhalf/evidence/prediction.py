@@ -1,9 +1,7 @@
 """Predictions from measured curves with their 80 % band: between sizes, outside them, and at ranks nobody measured.
 
-The widths of the band were calibrated on 535 curves of 8 systems (collectives of aiconfigurator-core 0.12.0) by leaving
-sizes or ranks out and taking the 80 % quantile of |ln predicted - ln measured|; `tests/bench/fit_study.py` prints
-how often the bands hold. Reference for the idea: V. Vovk, A. Gammerman and G. Shafer, "Algorithmic Learning in a Random
-World" (2005), split-conformal prediction.
+The widths that a catalogue's curve has too, and how they were found, are in `nhalf.curve.spread`; those of sweeps that
+stop early were found in the same way.
 """
 
 from __future__ import annotations
@@ -15,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.collective import Mode, Op
-from nhalf.evidence.surface import Surface, sent_share
+from nhalf.collective import Op
+from nhalf.curve import spread
+from nhalf.curve.surface import INSIDE, OUTSIDE, SHARED, Form, Surface, sent_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,16 +23,9 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Array
     from nhalf.evidence.curvefit import CurveFit
 
-_NOISE, _NOISE_EAGER = 0.016, 0.035  # half-width at a measured size [ln]: the noise of one point, more with the host
-_TO_80: Final = 1.2816  # standard deviations to the ends of an 80 % interval
-_BEND, _BEND_POWER = 0.2, 0.75  # half-width = bend x W^power, W as in `_bend`
-_HELD, _HELD_GROWTH = 0.03, 0.03  # beyond a floor or a ceiling that was seen, and more for each doubling
 _BELOW, _BELOW_POWER = 0.35, 0.6  # below a sweep that never saw its floor
 _ABOVE_FLAT, _ABOVE_SLOPE, _ABOVE_POWER = 0.1, 0.4, 0.75  # above a sweep that never saw its ceiling
 _TOWARDS_CEILING: Final = 0.16  # above such a sweep, when the link's bandwidth is known
-# At other ranks: half-width = first x the spread of the shared surface + second x what its base misses at that size.
-_BETWEEN_RANKS, _BEYOND_RANKS = (0.8, 0.45), (1.5, 1.1)
-
 _CEILING_SIZES: Final = (2.0**28, 2.0**30)  # [bytes] where a curve has reached its ceiling
 _CEILING_SPREAD: Final = 0.15  # [ln] of the efficiency below
 _EFFICIENCY: Final[Mapping[bool, Mapping[int, float]]] = {
@@ -67,22 +59,26 @@ class Curve:
     def answer(self, sizes_bytes: Array) -> Answer:
         """Return the time at each size [bytes], and its band."""
         sizes, times = self.fit.fitted_points
-        log_time, _ = self._surface.log_time(sizes_bytes, self.each(sizes_bytes))
-        half = self._noise + _bend(np.log(sizes), np.log(times), np.log(sizes_bytes))
-        below, above = sizes_bytes < sizes[0], sizes_bytes > sizes[-1]
-        if below.any():
-            log_time[below], half[below] = self._below(sizes_bytes[below], log_time[below])
-        if above.any():
-            log_time[above], half[above] = self._above(sizes_bytes[above], log_time[above])
+        log_time = self._inside.log_time(sizes_bytes, self.each(sizes_bytes))[0]
+        half = self._noise + spread.bend(np.log(sizes), np.log(times), np.log(sizes_bytes))
+        for beyond, extended in ((sizes_bytes < sizes[0], self._below), (sizes_bytes > sizes[-1], self._above)):
+            if beyond.any():
+                asked = sizes_bytes[beyond]
+                carried = self._outside.log_time(asked, self.each(asked))[0]
+                log_time[beyond], half[beyond] = extended(asked, carried)
         return Answer(log_time=log_time, half=half)
 
     @cached_property
     def _noise(self) -> float:
-        known = _NOISE_EAGER if self.fit.series.key.mode is Mode.EAGER else _NOISE
-        return max(known, _TO_80 * self.fit.repeat_noise)
+        return spread.noise(self.fit.series.key.mode, self.fit.repeat_noise)
 
     @cached_property
-    def _surface(self) -> Surface:
+    def _inside(self) -> Surface:
+        sizes, times = self.fit.fitted_points
+        return self._through(sizes, times, np.full(len(sizes), self.fit.repeat_noise), INSIDE)
+
+    @cached_property
+    def _outside(self) -> Surface:
         sizes, times = self.fit.fitted_points
         noise = np.full(len(sizes), self.fit.repeat_noise)
         ceiling = self._ceiling
@@ -90,9 +86,10 @@ class Curve:
             known = np.array([size for size in _CEILING_SIZES if size > 4 * sizes[-1]])
             sizes, times = np.append(sizes, known), np.append(times, times.min() + known / ceiling)
             noise = np.append(noise, np.full(len(known), _CEILING_SPREAD))
-        return Surface(
-            ranks=self.each(sizes), sizes_bytes=sizes, times_s=times, noise=noise, doubled=False, shared=False
-        )
+        return self._through(sizes, times, noise, OUTSIDE if ceiling is None else INSIDE)
+
+    def _through(self, sizes: Array, times: Array, noise: Array, form: Form) -> Surface:
+        return Surface(ranks=self.each(sizes), sizes_bytes=sizes, times_s=times, noise=noise, doubled=False, form=form)
 
     @cached_property
     def _ceiling(self) -> float | None:
@@ -113,7 +110,7 @@ class Curve:
         doublings = np.log2(self.fit.fitted_points[0][0] / asked)
         if not self.fit.latency_refusal:
             floor = np.full(len(asked), math.log(self.fit.floor_s or 1.0))
-            return floor, self._noise + _HELD + _HELD_GROWTH * doublings
+            return floor, self._noise + spread.held(doublings)
         return log_time, self._noise + _BELOW * doublings**_BELOW_POWER
 
     def _above(self, asked: Array, log_time: Array) -> tuple[Array, Array]:
@@ -121,7 +118,7 @@ class Curve:
         doublings = np.log2(asked / sizes[-1])
         if not self.fit.bandwidth_refusal:
             line = np.log(self.fit.segments[-1].times_s(asked))
-            return (line + log_time) / 2.0, self._noise + _HELD + _HELD_GROWTH * doublings
+            return (line + log_time) / 2.0, self._noise + spread.held(doublings)
         if self._ceiling is not None:
             return log_time, np.full(len(asked), self._noise + _TOWARDS_CEILING)
         last = slice(-3, None)
@@ -139,15 +136,23 @@ class Family:
     def answer(self, sizes_bytes: Array, ranks: int) -> Answer:
         """Return the time at each size [bytes] on a rank count that was not measured, and its band."""
         asked = np.full(len(sizes_bytes), float(ranks))
-        log_time, spread = self._surface.log_time(sizes_bytes, asked)
-        measured = [curve.ranks for curve in self.curves]
-        inside = min(measured) < ranks < max(measured)
+        log_time, unknown = self._surface.log_time(sizes_bytes, asked)
         nearest = min(self.curves, key=lambda curve: abs(math.log(curve.ranks / ranks)))
         # What is not known of the nearest measured curve at this size is not known here either.
         own = nearest.answer(sizes_bytes).half
         missed = np.max([np.abs(self._surface.residual(sizes_bytes, c.each(sizes_bytes))) for c in self.curves], axis=0)
-        of_spread, of_missed = _BETWEEN_RANKS if inside else _BEYOND_RANKS
-        return Answer(log_time=log_time, half=own + of_spread * spread + of_missed * missed)
+        return Answer(
+            log_time=log_time, half=own + spread.other_ranks(unknown, missed, self._apart(sizes_bytes, ranks))
+        )
+
+    def _apart(self, sizes_bytes: Array, ranks: int) -> Array | None:
+        """Return how far the times of the measured ranks on either side differ [ln], or None beyond all of them."""
+        below = [curve for curve in self.curves if curve.ranks < ranks]
+        above = [curve for curve in self.curves if curve.ranks > ranks]
+        if not below or not above:
+            return None
+        low, high = max(below, key=lambda curve: curve.ranks), min(above, key=lambda curve: curve.ranks)
+        return np.abs(high.answer(sizes_bytes).log_time - low.answer(sizes_bytes).log_time)
 
     @cached_property
     def _surface(self) -> Surface:
@@ -163,7 +168,7 @@ class Family:
             times_s=np.concatenate([times for _, times in parts]),
             noise=np.concatenate(noise),
             doubled=self.curves[0].fit.series.key.op is Op.ALL_REDUCE,
-            shared=True,
+            form=SHARED,
         )
 
 
@@ -174,18 +179,3 @@ def band(answer: Answer) -> tuple[Array, Array, Array]:
         np.exp(answer.log_time - answer.half),
         np.exp(answer.log_time + answer.half),
     )
-
-
-def _bend(known: Array, log_times: Array, asked: Array) -> Array:
-    """Return how much the curve may bend between the measured sizes around each asked one, as a half-width [ln].
-
-    Between two sizes that are g apart [ln] and whose times rise by L [ln], the curve lies near one of its asymptotes
-    when L is near 0 (the floor) or near g (the ceiling); W = min(|L|, |g - L|) says how far from both it may be.
-    """
-    right = np.clip(np.searchsorted(known, asked), 1, len(known) - 1)
-    gap = known[right] - known[right - 1]
-    rise = log_times[right] - log_times[right - 1]
-    room = np.minimum(np.abs(rise), np.abs(gap - rise))
-    share = np.clip((asked - known[right - 1]) / gap, 0.0, 1.0)
-    middle: Array = np.sqrt(4.0 * share * (1.0 - share))
-    return _BEND * room**_BEND_POWER * middle

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from nhalf.evidence.leastsquares import NOISE_FLOOR, nonnegative
+from nhalf.curve.leastsquares import NOISE_FLOOR, nonnegative
 from nhalf.evidence.lines import robust_line
 
 if TYPE_CHECKING:
@@ -22,6 +22,22 @@ MOST: Final = 4
 LEAST_POINTS: Final = 4
 """A segment has two unknowns and needs points to be wrong about."""
 _FINEST: Final = 96  # sizes; a longer sweep is thinned for the search, whose work grows with the square
+
+
+_CHI2_95: Final = 3.84
+"""The 95 % quantile of chi-square with one degree of freedom."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """Where one segment ends and the next begins: `size_bytes` [bytes] is the first measured size of the next one.
+
+    It happens above `low_bytes` and at or below `high_bytes` [bytes], both measured sizes, at 95 %.
+    """
+
+    size_bytes: float
+    low_bytes: float
+    high_bytes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +83,35 @@ def split(sizes_bytes: Array, times_s: Array) -> tuple[Segment, ...]:
     cuts = _best_cuts(sizes_bytes[kept], times_s[kept])
     starts = [0, *(int(kept[cut]) for cut in cuts), len(sizes_bytes)]
     return tuple(_segment(sizes_bytes, times_s, first, last - 1) for first, last in pairwise(starts))
+
+
+def switches(sizes_bytes: Array, times_s: Array, segments: tuple[Segment, ...]) -> tuple[Switch, ...]:
+    """Return the switches between segments, each with the places that explain the times nearly as well.
+
+    A cut is moved while the others stay: the places whose likelihood ratio to the chosen one is below the 95 % quantile
+    of chi-square are its interval. For a place that distribution is an approximation, good where the step is large.
+
+    References
+    ----------
+    D. V. Hinkley, "Inference about the change-point in a sequence of random variables", Biometrika 57 (1970).
+    """
+    return tuple(
+        _switch(sizes_bytes, times_s, before.first, after.first, after.last + 1) for before, after in pairwise(segments)
+    )
+
+
+def _switch(sizes: Array, times: Array, first: int, cut: int, end: int) -> Switch:
+    """Return the switch at index `cut`, between the segments of the points [first, cut) and [cut, end)."""
+    kept = np.union1d(_thinned(sizes[first:end]) + first, [cut])
+    place, count = int(np.searchsorted(kept, cut)), len(kept)
+    cost = _costs(sizes[kept], times[kept])
+    places = np.arange(1, count)
+    scores = count * np.log((cost[0, places] + cost[places, count]) / count + NOISE_FLOOR**2)
+    alike = places[scores <= scores.min() + _CHI2_95]
+    low, high = min([*alike.tolist(), place]), max([*alike.tolist(), place])
+    return Switch(
+        size_bytes=float(sizes[cut]), low_bytes=float(sizes[kept[low - 1]]), high_bytes=float(sizes[kept[high]])
+    )
 
 
 def modelled(segments: tuple[Segment, ...], sizes_bytes: Array) -> Array:

@@ -139,7 +139,11 @@ def _number(found: Answer) -> str:
         measured = next(row for row in found.rows if row.kind == "measured" and row.size_bytes == size)
         key = question.curve.key
         where = "measured" if question.curve.is_measured(question.ranks) else "between measured rank counts"
-        return f"{head}{units.format_time(measured.time_s)}, {where} ({key.library} {key.version}, {key.mode}); {law}"
+        band = ""
+        if measured.low_s is not None and measured.high_s is not None:
+            band = f", 80 % band {units.format_time(measured.low_s)} to {units.format_time(measured.high_s)}"
+        run = f"{key.library} {key.version}, {key.mode}"
+        return f"{head}{units.format_time(measured.time_s)}{band}, {where} ({run}); {law}"
     if at.plan is not None:
         return (
             f"{head}{units.format_time(at.plan.time_s)} planned by {_planner(question)} ({at.plan.path}, kind "

@@ -57,6 +57,8 @@ def _row(row: Row) -> dict[str, Any]:
         "size_bytes": row.size_bytes,
         "algorithm": row.algorithm,
         "time_s": row.time_s,
+        "low_s": row.low_s,
+        "high_s": row.high_s,
         "fixed_s": row.fixed_s,
         "transfer_s": row.transfer_s,
         "kind": row.kind,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nhalf.evidence.fit import Fit
     from nhalf.evidence.intervals import Estimate
     from nhalf.evidence.marks import Mark
+    from nhalf.evidence.segments import Segment, Switch
     from nhalf.report.canvas import Canvas
 
 _SHOWN = 8  # curves in full; more become a table
@@ -131,24 +132,41 @@ def write_curve(curve: CurveFit, canvas: Canvas, *, several: bool) -> None:
         rows.append(
             ["one line", f"misses the points by {_percent(line.misfit_median)}, {_percent(line.misfit_max)} at worst"]
         )
+    if len(curve.segments) > 1:
+        rows.append(["switches", ", ".join(map(_switch, curve.switches))])
     canvas.table(["<", "<"], rows)
     if len(curve.segments) > 1:
-        canvas.table(
-            ["from", "to", "latency", "bandwidth"],
-            [
-                [
-                    units.format_size(segment.from_bytes),
-                    units.format_size(segment.to_bytes),
-                    units.format_time(segment.latency_s),
-                    _or_dash(segment.bandwidth_bytes_per_s, "bytes/s"),
-                ]
-                for segment in curve.segments
-            ],
-        )
+        names = ["from", "to", "latency", "95 %", "bandwidth", "95 %"]
+        canvas.table(names, [_segment(*each) for each in zip(curve.segments, curve.segment_estimates, strict=True)])
     for note in curve.notes:
         if note.code in _SHOWN_ABOVE:
             continue
         canvas.paragraph(f"  {note.code}: {note.text}", indent="    ")
+
+
+def _switch(switch: Switch) -> str:
+    low, high = units.format_size(switch.low_bytes), units.format_size(switch.high_bytes)
+    return f"at {units.format_size(switch.size_bytes)} (95 %: above {low}, up to {high})"
+
+
+def _segment(segment: Segment, found: tuple[Estimate | None, Estimate | None]) -> list[str]:
+    """Return the row of a segment."""
+    latency, bandwidth = found
+    return [
+        units.format_size(segment.from_bytes),
+        units.format_size(segment.to_bytes),
+        units.format_time(segment.latency_s),
+        _range(latency, "s"),
+        _or_dash(segment.bandwidth_bytes_per_s, "bytes/s"),
+        _range(bandwidth, "bytes/s"),
+    ]
+
+
+def _range(found: Estimate | None, unit: str) -> str:
+    """Return the ends of an interval, or that the data cannot tell."""
+    if found is None or found.low is None or found.high is None:
+        return "cannot tell"
+    return f"{units.format_value(found.low, unit)} to {units.format_value(found.high, unit)}"
 
 
 def _points(curve: CurveFit) -> str:

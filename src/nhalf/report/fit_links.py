@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from nhalf.collective import Op
+from nhalf.curve.surface import sent_share
 from nhalf.errors import WeakEvidenceError
-from nhalf.evidence.surface import sent_share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -55,6 +55,19 @@ def direct_all_gather(size_bytes: Quantity, ranks: Quantity, link: Link) -> Term
     return law("direct", f"{IS_SEVERAL} * alpha", _BYTES, flat(size_bytes, ranks, link))
 
 
+def nvls_all_gather(size_bytes: Quantity, ranks: Quantity, link: Link) -> Term:
+    """Return the time [s] of an all-gather inside an NVLink switch: every rank writes its part once, the switch copies.
+
+    A rank's port sends n / k and receives n, its own part among it, so the bytes take as long as a direct all-gather's;
+    what the switch saves is the sending. Not simulated.
+
+    References
+    ----------
+    NVIDIA/nccl at 5067397c (2.30.7), src/sym_kernels.cc: the multicast half of its all-reduce, n bus bytes.
+    """
+    return law("nvls", f"{IS_SEVERAL} * alpha", f"{IS_SEVERAL} * n / beta", flat(size_bytes, ranks, link))
+
+
 def flat_ring_all_gather(size_bytes: Quantity, span: Span) -> Term:
     """Return the time [s] of one ring through every rank of several nodes; of its K - 1 steps m are slow.
 

@@ -65,6 +65,19 @@ def direct_reduce_scatter(
     return law("direct", f"{IS_SEVERAL} * alpha", _BYTES, terms, _REDUCED)
 
 
+def nvls_reduce_scatter(size_bytes: Quantity, ranks: Quantity, link: Link) -> Term:
+    """Return the time [s] of a reduce-scatter inside an NVLink switch: every rank reads its part, added up on the way.
+
+    A rank's port sends n, its own part among it, and receives n / k, so the bytes take as long as a direct
+    reduce-scatter's; what the switch saves is the receiving and the arithmetic. Not simulated.
+
+    References
+    ----------
+    NVIDIA/nccl at 5067397c (2.30.7), src/sym_kernels.cc: the reducing half of its all-reduce, n / k bus bytes read.
+    """
+    return law("nvls", f"{IS_SEVERAL} * alpha", f"{IS_SEVERAL} * n / beta", flat(size_bytes, ranks, link))
+
+
 def flat_ring_reduce_scatter(size_bytes: Quantity, span: Span, *, reduce_s_per_byte: Quantity = 0.0) -> Term:
     """Return the time [s] of one ring through every rank of several nodes; of its K - 1 steps m are slow.
 

@@ -173,6 +173,7 @@ LAWS: dict[Op, dict[str, Law]] = {
         ),
         "bruck": Law(in_node=_plain(all_gather.bruck_all_gather), exact="every"),
         "direct": Law(in_node=_plain(all_gather.direct_all_gather), exact="every", needs="peer memory"),
+        "nvls": Law(in_node=_plain(all_gather.nvls_all_gather), exact="unchecked", needs="nvls"),
         "hierarchical": Law(across_nodes=_across(all_gather.hierarchical_all_gather), exact="every"),
     },
     Op.REDUCE_SCATTER: {
@@ -189,6 +190,7 @@ LAWS: dict[Op, dict[str, Law]] = {
         ),
         "pairwise": Law(in_node=_reducing(reduce_scatter.pairwise_reduce_scatter), exact="every"),
         "direct": Law(in_node=_reducing(reduce_scatter.direct_reduce_scatter), exact="every", needs="peer memory"),
+        "nvls": Law(in_node=_plain(reduce_scatter.nvls_reduce_scatter), exact="unchecked", needs="nvls"),
         "hierarchical": Law(across_nodes=_reducing_across(reduce_scatter.hierarchical_reduce_scatter), exact="every"),
     },
     Op.BROADCAST: {
