@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import tempfile
 import tracemalloc
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -12,7 +13,8 @@ import pytest
 from tests.logs.rendering import NcclTests, ib_lat, imb, osu, plain
 
 from nhalf.errors import InputError
-from nhalf.evidence.readers import read
+from nhalf.evidence.fit import fit
+from nhalf.evidence.readers import kept, read, source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,6 +85,29 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     (table,) = read("-")
     assert table.file == "standard input"
     assert len(table.points) == len(SWEEP)
+
+
+def test_a_long_standard_input_waits_in_a_file_that_goes_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    content = osu("Latency Test", SWEEP).encode()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    monkeypatch.setattr(source, "_IN_MEMORY", 100)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (table,) = read("-")
+    assert (table.file, len(table.points)) == ("standard input", len(SWEEP))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_a_loop_only_so_many_runs_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(kept, "MOST_KEPT", 40)
+    runs = 1000
+    times = [[(size, time * (1 + run / runs)) for size, time in SWEEP] for run in range(runs)]
+    path = write(tmp_path, "loop.log", "\n".join(NcclTests().render(sweep) for sweep in times))
+    tables = read(path)
+    assert 20 <= len(tables) <= 40
+    assert sum(table.stands_for for table in tables) == runs
+    (curve,) = fit(tables).curves
+    assert curve.fitted_points[1][0] == pytest.approx(1.5e-6 * SWEEP[0][1], rel=0.03)  # the median of all runs
+    assert any("1000 runs" in note.text and "evenly spread" in note.text for note in curve.notes)
 
 
 def test_format_overrides_detection(tmp_path: Path) -> None:

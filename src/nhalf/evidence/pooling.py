@@ -23,7 +23,11 @@ def pooled(tables: Sequence[Table]) -> list[Table]:
     groups: dict[object, list[Table]] = {}
     for table in tables:
         groups.setdefault(_key(table), []).append(table)
-    return [each for group in groups.values() for each in ([_merged(group)] if len(group) > MOST_RUNS else group)]
+    return [each for group in groups.values() for each in ([_merged(group)] if _runs(group) > MOST_RUNS else group)]
+
+
+def _runs(group: Sequence[Table]) -> int:
+    return sum(table.stands_for for table in group)
 
 
 def _key(table: Table) -> tuple[object, ...]:
@@ -33,7 +37,9 @@ def _key(table: Table) -> tuple[object, ...]:
 
 def _merged(group: Sequence[Table]) -> Table:
     first = group[0]
-    text = f"{len(group)} runs of one sweep in one file: each point is the median of its runs"
+    runs = _runs(group)
+    whose = "its runs" if runs == len(group) else f"{len(group)} of its runs, evenly spread"
+    text = f"{runs} runs of one sweep in one file: each point is the median of {whose}"
     return replace(
         first,
         label=_RUN.sub("", first.label),

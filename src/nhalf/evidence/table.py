@@ -84,6 +84,7 @@ class Table:
     `moe-dispatch`); a point-to-point test has op `send-recv`. `label` tells tables of one file apart that differ in
     nothing else (`scope warp`, `P2P disabled`). `streamed`: the tool keeps many messages under way and times the
     stream, so its smallest time is a gap, not a latency. `environment` holds only keys that a reader names.
+    `stands_for` counts the runs of one sweep of which this one was kept.
     """
 
     file: str
@@ -103,6 +104,7 @@ class Table:
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    stands_for: int = 1
 
     @property
     def rows(self) -> int:

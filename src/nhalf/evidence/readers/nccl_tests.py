@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from nhalf.evidence.readers.columns import skip
+from nhalf.evidence.readers.kept import Kept
 from nhalf.evidence.readers.nccl_operation import named_in
 from nhalf.evidence.readers.nccl_rows import (
     TYPES,
@@ -42,7 +43,7 @@ class _Reader:
     def __init__(self, source: str) -> None:
         self._source = source
         self._run = Run(source=source)
-        self._tables: list[Table] = []
+        self._tables = Kept()
         self._layout: Layout | None = None
         self._new_header = False
         self._open = False  # between a header or a row, and the footer
@@ -63,7 +64,7 @@ class _Reader:
     def finish(self) -> list[Table]:
         self._drop_broken()
         self._tables.extend(self._run.tables())
-        return self._tables
+        return self._tables.tables()
 
     # --- words ---
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import shutil
 import sys
+import tempfile
+import weakref
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from nhalf.errors import InputError
 from nhalf.evidence.readers.protocol import Line
@@ -28,11 +31,12 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_IN_MEMORY: Final = 1 << 26  # bytes of standard input that are kept in memory
 _LOOK = 4096  # bytes to tell the encoding from
 _LONGEST_LINE = 1 << 26  # characters; a JSON file is often one line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Source:
     """One file, or what came through standard input (`content`); it can be read more than once."""
 
@@ -120,7 +124,7 @@ def sources(given: str | Path | Iterable[str | Path]) -> list[tuple[Source, bool
 
 def _expand(given: str | Path) -> list[tuple[Source, bool]]:
     if str(given) == STDIN:
-        return [(Source(name="standard input", content=sys.stdin.buffer.read()), False)]
+        return [(_standard_input(sys.stdin.buffer), False)]
     path = Path(given)
     if path.is_dir():
         inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not _is_hidden(p.relative_to(path))]
@@ -130,6 +134,26 @@ def _expand(given: str | Path) -> list[tuple[Source, bool]]:
     if not path.exists():
         raise InputError("there is no such file", where=str(path), do="check the path")
     return [(Source(name=str(path), path=path), False)]
+
+
+def _standard_input(stream: BinaryIO) -> Source:
+    """Return what comes through a stream: it is read twice, so more than fits comfortably waits in a file meanwhile."""
+    content = stream.read(_IN_MEMORY)
+    if len(content) < _IN_MEMORY:
+        return Source(name="standard input", content=content)
+    folder = Path(tempfile.mkdtemp(prefix="nhalf-"))
+    source = Source(name="standard input", path=folder / "standard-input")
+    weakref.finalize(source, shutil.rmtree, folder, ignore_errors=True)
+    try:
+        with (folder / "standard-input").open("wb") as file:
+            file.write(content)
+            shutil.copyfileobj(stream, file)
+    except OSError as error:
+        raise InputError(
+            f"it cannot be kept while it is read: {error.strerror or error}", where="standard input",
+            do=f"make room in {folder.parent}, or name a file instead of -",
+        ) from error  # fmt: skip
+    return source
 
 
 def _is_hidden(path: Path) -> bool:
