@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import tempfile
+import threading
 import tracemalloc
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -95,6 +97,17 @@ def test_a_long_standard_input_waits_in_a_file_that_goes_away(monkeypatch: pytes
     (table,) = read("-")
     assert (table.file, len(table.points)) == ("standard input", len(SWEEP))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_read_once_and_to_its_end(tmp_path: Path) -> None:
+    pipe, content = tmp_path / "pipe", osu("Latency Test", SWEEP).encode()
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(content,))
+    writer.start()
+    (table,) = read(pipe)
+    writer.join(10)
+    assert (table.file, len(table.points)) == (str(pipe), len(SWEEP))
 
 
 def test_of_a_loop_only_so_many_runs_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

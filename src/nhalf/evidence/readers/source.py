@@ -124,7 +124,7 @@ def sources(given: str | Path | Iterable[str | Path]) -> list[tuple[Source, bool
 
 def _expand(given: str | Path) -> list[tuple[Source, bool]]:
     if str(given) == STDIN:
-        return [(_standard_input(sys.stdin.buffer), False)]
+        return [(_streamed("standard input", sys.stdin.buffer), False)]
     path = Path(given)
     if path.is_dir():
         inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not _is_hidden(p.relative_to(path))]
@@ -133,24 +133,30 @@ def _expand(given: str | Path) -> list[tuple[Source, bool]]:
         return [(Source(name=str(p), path=p), True) for p in inside]
     if not path.exists():
         raise InputError("there is no such file", where=str(path), do="check the path")
+    if path.is_fifo() or path.is_char_device():  # a pipe, such as `<(zcat log.gz)`, can be read only once
+        try:
+            with path.open("rb") as stream:
+                return [(_streamed(str(path), stream), False)]
+        except OSError as error:
+            raise _unreadable(str(path), error.strerror or str(error)) from error
     return [(Source(name=str(path), path=path), False)]
 
 
-def _standard_input(stream: BinaryIO) -> Source:
+def _streamed(name: str, stream: BinaryIO) -> Source:
     """Return what comes through a stream: it is read twice, so more than fits comfortably waits in a file meanwhile."""
     content = stream.read(_IN_MEMORY)
     if len(content) < _IN_MEMORY:
-        return Source(name="standard input", content=content)
+        return Source(name=name, content=content)
     folder = Path(tempfile.mkdtemp(prefix="nhalf-"))
-    source = Source(name="standard input", path=folder / "standard-input")
+    source = Source(name=name, path=folder / "log")
     weakref.finalize(source, shutil.rmtree, folder, ignore_errors=True)
     try:
-        with (folder / "standard-input").open("wb") as file:
+        with (folder / "log").open("wb") as file:
             file.write(content)
             shutil.copyfileobj(stream, file)
     except OSError as error:
         raise InputError(
-            f"it cannot be kept while it is read: {error.strerror or error}", where="standard input",
+            f"it cannot be kept while it is read: {error.strerror or error}", where=name,
             do=f"make room in {folder.parent}, or name a file instead of -",
         ) from error  # fmt: skip
     return source
