@@ -169,6 +169,20 @@ class Tuner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SymmetricKernels:
+    """What NCCL expects of its kernels on registered buffers: fixed times [s] and the rates of a port [bytes/s].
+
+    `low_latency_base_s` is that of the kernel that sends flags with its data, `base_s` that of the others;
+    `multicast_bandwidth_bytes_per_s` is the rate with multicast.
+    """
+
+    low_latency_base_s: float
+    base_s: float
+    bandwidth_bytes_per_s: float
+    multicast_bandwidth_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A library's own rule for one operation and number of ranks: which algorithm it runs up to which size.
 

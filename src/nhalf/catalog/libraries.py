@@ -10,12 +10,31 @@ from nhalf import units
 from nhalf.catalog.schema import data
 from nhalf.citation import Datum
 from nhalf.errors import InputError, did_you_mean
-from nhalf.library import NO_CORRECTION, NO_PLATEAU, Correction, Library, Plateau, Rate, Rule, Tuner, TunerPath
+from nhalf.library import (
+    NO_CORRECTION,
+    NO_PLATEAU,
+    Correction,
+    Library,
+    Plateau,
+    Rate,
+    Rule,
+    SymmetricKernels,
+    Tuner,
+    TunerPath,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from nhalf.catalog.schema import LibraryEntry, LimitsEntry, PathEntry, RuleEntry, SourceEntry, TunerEntry
+    from nhalf.catalog.schema import (
+        LibraryEntry,
+        LimitsEntry,
+        PathEntry,
+        RuleEntry,
+        SourceEntry,
+        SymmetricEntry,
+        TunerEntry,
+    )
 
 Origins = dict[str, Datum]
 """The origin of each number, by its scenario path."""
@@ -92,6 +111,19 @@ def library(name: str, entry: LibraryEntry, parts: TunerParts, *, where: str) ->
         if not path.startswith(fixed) and not any(f".{prefix}" in path for prefix in _NODES.values())
     }
     return built, kept
+
+
+def symmetric(
+    entries: Mapping[str, SymmetricEntry], architecture: str, *, where: str
+) -> tuple[SymmetricKernels | None, Origins]:
+    """Return what NCCL expects of its symmetric kernels on an architecture, with the origins; None where it has none.
+
+    Raises InputError when a value cannot be read.
+    """
+    if architecture not in entries:
+        return None, {}
+    origins = dict(data(entries[architecture], where=f"{where}.{architecture}"))
+    return SymmetricKernels(**{name: datum.value for name, datum in origins.items()}), origins
 
 
 def values(parts: TunerParts, *, where: str) -> Origins:

@@ -226,6 +226,15 @@ class TunerEntry(Table, frozen=True, kw_only=True):
     like: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class SymmetricEntry(Table, frozen=True, kw_only=True):
+    """What NCCL expects of its symmetric kernels on one architecture."""
+
+    low_latency_base: Time
+    base: Time
+    bandwidth: Rate
+    multicast_bandwidth: Rate
+
+
 class FixedTimeEntry(Table, frozen=True, kw_only=True):
     """Parts of a collective's fixed time that no curve shows."""
 

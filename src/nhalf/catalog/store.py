@@ -27,6 +27,7 @@ from nhalf.catalog.schema import (
     RuleEntry,
     RulesFile,
     SourceEntry,
+    SymmetricEntry,
     SystemEntry,
     TunerEntry,
 )
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from nhalf.catalog.build import Origins
     from nhalf.curve import MeasuredCurve, RoutedCurve
     from nhalf.device import Device
-    from nhalf.library import Library, Rule
+    from nhalf.library import Library, Rule, SymmetricKernels
     from nhalf.link import Link
     from nhalf.stack import Stack
     from nhalf.system import System
@@ -251,6 +252,13 @@ def library_entry(key: str) -> LibraryEntry:
 def tuner_entries() -> dict[str, TunerEntry]:
     """Return what is said of each tuner."""
     return convert_each(files.tables("libraries.toml")["tuners"], TunerEntry, where=place("libraries.toml"))
+
+
+def symmetric(architecture: str) -> tuple[SymmetricKernels | None, Origins]:
+    """Return what NCCL expects of its symmetric kernels on an architecture, and the origins; None where it has none."""
+    where = place("libraries.toml, symmetric")
+    entries = convert_each(files.tables("libraries.toml")["symmetric"], SymmetricEntry, where=where)
+    return libraries.symmetric(entries, tuner_entries()["nccl"].like.get(architecture, architecture), where=where)
 
 
 def architectures(tuner: str) -> list[str]:

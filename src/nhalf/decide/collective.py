@@ -14,13 +14,14 @@ from nhalf.collective import Mode, Op
 from nhalf.laws import tuner
 from nhalf.laws.collective.bandwidth import algbw, busbw
 from nhalf.laws.collective.table import candidates
+from nhalf.laws.symmetric import symmetric_all_reduce
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array, Quantity, Term
     from nhalf.curve import MeasuredCurve
     from nhalf.fabric import Span
     from nhalf.laws.collective.table import Law
-    from nhalf.library import Library, Rule
+    from nhalf.library import Library, Rule, SymmetricKernels
 
 HANDED_OVER: Final = "nccl"
 """What a rule says where the library hands over to NCCL, whose tuner decides."""
@@ -35,8 +36,9 @@ class Question:
     """One collective on one group of ranks, the library that runs it, and what is known about both.
 
     `has` is what the machine has beyond links: `peer memory`, `nvls`, `sharp`, `torus`; `nics` tells whether its nodes
-    are joined by NICs, rather than by the switches that devices share. `rule` is the library's own,
-    None where its tuner decides alone; `curve` what was measured of it there. `reduce_s_per_byte` [s/byte] is the time
+    are joined by NICs, rather than by the switches that devices share. `rule` is the library's own, None where its
+    tuner decides alone; `curve` what was measured of it there; `symmetric` what NCCL expects of its kernels on
+    registered buffers, None where it has none. `reduce_s_per_byte` [s/byte] is the time
     to reduce a byte where that is not hidden behind the transfer.
     """
 
@@ -49,6 +51,7 @@ class Question:
     mode: Mode = Mode.GRAPH
     reduce_s_per_byte: float = 0.0
     nics: bool = True
+    symmetric: SymmetricKernels | None = None
 
     @property
     def ranks(self) -> int:
@@ -157,6 +160,20 @@ class Choice:
     def is_fastest(self) -> bool:
         """Tell whether the choice is as fast as the fastest."""
         return self.lost_s is not None and self.lost_s <= TIE * self.fastest_s
+
+
+def symmetric(question: Question, size_bytes: float) -> Plan | None:
+    """Return what NCCL expects of the quickest of its symmetric kernels, or None where it has none to run."""
+    if question.symmetric is None or question.op != Op.ALL_REDUCE or question.span.nodes > 1:
+        return None
+    terms = symmetric_all_reduce(size_bytes, question.ranks, question.symmetric, multicast="nvls" in question.has)
+    name, term = min(terms.items(), key=lambda each: float(np.mean(each[1].value)))
+    return Plan(
+        path=name,
+        algorithm="nccl-symmetric",
+        time_s=float(np.mean(term.value)),
+        fixed_s=float(np.mean(columns(term)["fixed"])),
+    )
 
 
 def rows(question: Question, sizes_bytes: list[float]) -> list[Row]:

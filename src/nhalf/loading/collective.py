@@ -127,6 +127,8 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
     name = store.find("library", asked.library or LIBRARY, where="--library")
     architecture = system.device.architecture
     library, of_library = store.library(name, architecture=architecture)
+    peers = system.fabric.topology == Topology.SWITCH
+    kernels, of_kernels = store.symmetric(architecture) if peers else (None, {})
     span = system.fabric.span(ranks)
     has = _of_machine(system, span, library) | _has(asked.has)
     rules = [rule for rule in store.rules() if rule.library == name and rule.op == op]
@@ -139,6 +141,7 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
         rule=_rule(holding, span, system.fabric, has),
         curve=_curve(system, name, mode, op, ranks),
         mode=mode,
+        symmetric=kernels,
         nics=system.fabric.inter_rack is None or span.racks > 1,
     )
     said = [("--library", name, "the most used")] if asked.library is None else []
@@ -151,7 +154,10 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
         sizes_bytes=sizes,
         subject=f"{ranks} ranks of {system.name}",
         library=name,
-        origins={path: datum for path, datum in (origins | of_library).items() if path.startswith("system.fabric.")},
+        origins={
+            **{path: datum for path, datum in (origins | of_library).items() if path.startswith("system.fabric.")},
+            **{f"stack.library.symmetric.{name}": datum for name, datum in of_kernels.items()},
+        },
         defaults=tuple((flag, f"{value}: {why}") for flag, value, why in said),
         pairs=tuple(pairs),
         others=tuple(rule for rule in holding if rule.variant),

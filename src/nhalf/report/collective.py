@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.decide.collective import choice, flips, rows
+from nhalf.decide.collective import choice, flips, rows, symmetric
 from nhalf.decide.fixed_time import decompose, launch_s
 
 if TYPE_CHECKING:
@@ -211,6 +211,12 @@ def _by_algorithm(found: Answer, canvas: Canvas) -> None:
         lines.append([name, *cells, _EXACT[one.exact], needs])
     heads = ["time"] if found.question.op == Op.BARRIER else [_size(size) for size in sizes]
     canvas.table(["<algorithm", *heads, "<exact for", "<"], lines)
+    size = _focus(found.loaded.sizes_bytes)
+    if (kernel := symmetric(found.question, size)) is not None:
+        canvas.paragraph(
+            f"With registered buffers NCCL expects {units.format_time(kernel.time_s)} at {_size(size)} of its "
+            f"symmetric kernels ({kernel.path}): by its own constants, not measured.", indent="  ",
+        )  # fmt: skip
 
 
 _EXACT = {

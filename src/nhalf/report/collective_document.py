@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nhalf.decide.collective import symmetric
 from nhalf.report.collective import verdict
 from nhalf.report.document import datum, envelope, number
 
 if TYPE_CHECKING:
-    from nhalf.decide.collective import Choice, Row
+    from nhalf.decide.collective import Choice, Question, Row
     from nhalf.decide.fixed_time import FixedTime
     from nhalf.library import Rule
     from nhalf.report.collective import Answer
@@ -34,6 +35,7 @@ def document(found: Answer) -> dict[str, Any]:
                 {"from": flip.before, "to": flip.after, "size_bytes": flip.size_bytes} for flip in found.flips
             ],
             "choices": [_choice(each, found.per_token) for each in found.choices],
+            "symmetric": [_symmetric(question, size) for size in found.loaded.sizes_bytes],
             "collectives_per_token": found.per_token,
             "fixed_time": _fixed_document(found.fixed),
             "launch_pairs": [
@@ -69,6 +71,20 @@ def _row(row: Row) -> dict[str, Any]:
         "needs": row.needs or None,
         "algbw_bytes_per_s": row.algbw_bytes_per_s or None,
         "busbw_bytes_per_s": row.busbw_bytes_per_s or None,
+    }
+
+
+def _symmetric(question: Question, size_bytes: float) -> dict[str, Any] | None:
+    """Return what NCCL expects of its symmetric kernels at a size, None where it has none."""
+    plan = symmetric(question, size_bytes)
+    if plan is None:
+        return None
+    return {
+        "size_bytes": size_bytes,
+        "path": plan.path,
+        "time_s": plan.time_s,
+        "fixed_s": plan.fixed_s,
+        "kind": "assumed",
     }
 
 
