@@ -38,7 +38,7 @@ class Question:
     `has` is what the machine has beyond links: `peer memory`, `nvls`, `sharp`, `torus`; `nics` tells whether its nodes
     are joined by NICs, rather than by the switches that devices share. `rule` is the library's own, None where its
     tuner decides alone; `curve` what was measured of it there; `symmetric` what NCCL expects of its kernels on
-    registered buffers, None where it has none. `reduce_s_per_byte` [s/byte] is the time
+    registered buffers, None where it would not run them. `reduce_s_per_byte` [s/byte] is the time
     to reduce a byte where that is not hidden behind the transfer.
     """
 
@@ -164,7 +164,7 @@ class Choice:
 
 def symmetric(question: Question, size_bytes: float) -> Plan | None:
     """Return what NCCL expects of the quickest of its symmetric kernels, or None where it has none to run."""
-    if question.symmetric is None or question.op != Op.ALL_REDUCE or question.span.nodes > 1:
+    if question.symmetric is None:
         return None
     terms = symmetric_all_reduce(size_bytes, question.ranks, question.symmetric, multicast="nvls" in question.has)
     name, term = min(terms.items(), key=lambda each: float(np.mean(each[1].value)))

@@ -127,9 +127,9 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
     name = store.find("library", asked.library or LIBRARY, where="--library")
     architecture = system.device.architecture
     library, of_library = store.library(name, architecture=architecture)
-    peers = system.fabric.topology == Topology.SWITCH
-    kernels, of_kernels = store.symmetric(architecture) if peers else (None, {})
     span = system.fabric.span(ranks)
+    registered = op == Op.ALL_REDUCE and span.nodes == 1 and system.fabric.topology == Topology.SWITCH
+    kernels, of_kernels = store.symmetric(architecture) if registered else (None, {})
     has = _of_machine(system, span, library) | _has(asked.has)
     rules = [rule for rule in store.rules() if rule.library == name and rule.op == op]
     holding = [rule for rule in rules if rule.holds(ranks, architecture, mode)]

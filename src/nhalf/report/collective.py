@@ -213,12 +213,14 @@ def _by_algorithm(found: Answer, canvas: Canvas) -> None:
     canvas.table(["<algorithm", *heads, "<exact for", "<"], lines)
     size = _focus(found.loaded.sizes_bytes)
     if (kernel := symmetric(found.question, size)) is not None:
+        source = found.loaded.origins[f"{_SYMMETRIC}base_s"].source
         canvas.paragraph(
             f"With registered buffers NCCL expects {units.format_time(kernel.time_s)} at {_size(size)} of its "
-            f"symmetric kernels ({kernel.path}): by its own constants, not measured.", indent="  ",
+            f"symmetric kernels ({kernel.path}): by its own constants [{source}], not measured.", indent="  ",
         )  # fmt: skip
 
 
+_SYMMETRIC = "stack.library.symmetric."
 _EXACT = {
     "every": "every K", "powers of two": "K = 2^i", "small messages": "small n", "large messages": "large n",
     "upper bound": "upper bound", "unchecked": "not checked",
@@ -272,7 +274,7 @@ def _rests_on(found: Answer, canvas: Canvas) -> None:
     canvas.heading("What it rests on")
     used = {"intra_node"} | ({"inter_node"} if found.question.span.nodes > 1 else set())
     for path, origin in found.loaded.origins.items():
-        if path.startswith("system.fabric.") and path.split(".")[2] not in used:
+        if path.startswith(_SYMMETRIC) or (path.startswith("system.fabric.") and path.split(".")[2] not in used):
             continue
         value = units.format_value(origin.value, origin.unit)
         canvas.paragraph(f"  {path} = {value}: {origin.kind} [{origin.source}]", indent="    ")
