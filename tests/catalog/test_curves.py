@@ -383,3 +383,37 @@ def test_the_tool_flags_what_is_known_to_be_wrong(tmp_path: Path) -> None:
     (curve,) = read_curves(text, "rtx-pro-6000")
     assert curve.flag == "slow-link"
     assert curve.note
+
+
+# --------------------------------------------------------------------------------------------------------- siblings
+
+
+def test_a_sibling_lends_its_curves_and_they_say_so() -> None:
+    lent, own = (
+        find(store.measured(key), "vllm", mode=Mode.GRAPH, op=Op.ALL_REDUCE) for key in ("h20-sxm", "h100-sxm")
+    )
+    assert lent is not None
+    assert own is not None
+    sizes = np.array([16384.0, 1048576.0])
+    assert np.array_equal(np.asarray(lent.time_s(sizes, 8)), np.asarray(own.time_s(sizes, 8)))
+    assert (lent.lent_to, lent.key.system) == ("h20-sxm", "h100-sxm")
+    assert own.is_measured(8)
+    assert not lent.is_measured(8)
+    assert (lent.half_width(sizes, 8) > 3 * own.half_width(sizes, 8)).all()
+    assert store.system("h20-sxm")[1]["system.curve_factor"].low == pytest.approx(0.8)
+
+
+def test_a_system_of_the_users_may_name_a_sibling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, sibling in (("right", "h100-sxm"), ("wrong", "h100")):
+        text = f'[systems.mine]\nlike = "mi300x"\nsibling = "{sibling}"\n'
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("NHALF_CATALOG", str(tmp_path / "right.toml"))
+    assert {curve.lent_to for curve in store.measured("mine")} == {"mine"}
+    monkeypatch.setenv("NHALF_CATALOG", str(tmp_path / "wrong.toml"))
+    with pytest.raises(InputError, match="there is no 'h100'"):
+        store.measured("mine")
+
+
+def test_nobody_lends_what_was_lent() -> None:
+    lenders = {curve.key.system for key in store.names("system") for curve in store.measured(key) if curve.lent_to}
+    assert lenders == {"gb200-nvl72", "h100-sxm"}

@@ -112,12 +112,13 @@ def yours() -> str:
 
 def _system(key: str) -> Listed:
     entry = store.system_entry(key)
-    measured = bool(store.measured(key))
+    sibling = resolve.sibling_of(key)
+    measured = f"curves of {sibling}, a sibling" if sibling else "curves" if store.measured(key) else ""
     facts = {
         "device": entry.device.name,
         "architecture": entry.device.architecture,
         "topology": str(entry.fabric.topology),
-        "measured": "curves" if measured else "nothing: a tuner's plan is taken",
+        "measured": measured or "nothing: a tuner's plan is taken",
     }
     return _listed("system", key, entry.title, store.system(key)[1], facts)
 
@@ -179,7 +180,7 @@ def _listed(
 def _curves(name: str | None) -> list[Listed]:
     """Return the curves whose key has every part of a name, or all of them."""
     wanted = (name or "").casefold().replace("_", "-").split("/")
-    keys = [key for key in store.names("system") if resolve.measured_on(key) == key]
+    keys = [key for key in store.names("system") if resolve.measured_on(key) == key and not resolve.sibling_of(key)]
     found = [_curve(key, curve) for key in keys for curve in store.measured(key)]
     matching = [each for each in found if all(part in each.name.casefold() for part in wanted)]
     if not matching:

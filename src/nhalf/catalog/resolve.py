@@ -24,8 +24,8 @@ def system(key: str) -> dict[str, Any]:
     Raises InputError when it names something that is not there, or is like itself.
     """
     defaults = files.tables("defaults.toml")
-    measured = "measured" if files.text(f"curves/{measured_on(key)}.csv") else "unmeasured"
-    tables = merged(defaults[measured], named("systems", key))
+    doubt = "measured" if _has_curves(measured_on(key)) else "lent" if sibling_of(key) else "unmeasured"
+    tables = merged(defaults[doubt], named("systems", key))
     where = files.place(f"systems/{key}.toml")
     if "device" in tables:
         tables["device"] = _device(tables["device"], f"{where}, device")
@@ -45,12 +45,27 @@ def measured_on(key: str) -> str:
 
     Raises InputError when that is not there.
     """
-    other = files.tables(f"systems/{key}.toml").get("curves", key)
-    return (
-        key
-        if other == key
-        else _known(other, files.stems("systems", ".toml"), f"{files.place(f'systems/{key}.toml')}, curves")
-    )
+    return _other_system(key, "curves") or key
+
+
+def sibling_of(key: str) -> str:
+    """Return the system whose curves stand in for those of a system that has none, or nothing.
+
+    Raises InputError when the sibling that it names is not there.
+    """
+    other = "" if _has_curves(measured_on(key)) else _other_system(key, "sibling")
+    return other if other and _has_curves(measured_on(other)) else ""
+
+
+def _has_curves(key: str) -> bool:
+    return bool(files.text(f"curves/{key}.csv"))
+
+
+def _other_system(key: str, field: str) -> str:
+    """Return the system that a field of a system's file names, or nothing."""
+    other = named("systems", key).get(field, "")
+    where = f"{files.place(f'systems/{key}.toml')}, {field}"
+    return _known(other, files.stems("systems", ".toml"), where) if other else ""
 
 
 def named(folder: str, key: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:

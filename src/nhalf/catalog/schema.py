@@ -96,13 +96,17 @@ class FabricEntry(Table, frozen=True, kw_only=True):
 
 
 class SystemEntry(Table, frozen=True, kw_only=True):
-    """A system: one file each. `curves` names the system whose node is the same, where the curves are that one's."""
+    """A system: one file each. `curves` names the system whose node is the same, where the curves are that one's.
+
+    `sibling` names one whose node is alike, whose curves stand in where there are no own ones.
+    """
 
     title: str
     device: DeviceEntry
     fabric: FabricEntry
     curve_factor: Ratio
     curves: str = ""
+    sibling: str = ""
 
 
 class Constants(Table, frozen=True, kw_only=True):

@@ -327,8 +327,11 @@ def _system(key: str) -> tuple[System, Origins]:
 def measured(key: str) -> tuple[MeasuredCurve, ...]:
     """Return the curves measured on a system, the user's before nhalf's; none when it has no table.
 
-    A system whose node is that of another one has the curves of that one, which keep its name.
+    A system whose node is that of another one has the curves of that one, which keep its name; one that has no curves
+    and names a sibling borrows those of the sibling, and they say so.
     """
+    if sibling := resolve.sibling_of(key):
+        return tuple(replace(curve, lent_to=key) for curve in measured(sibling))
     of = resolve.measured_on(key)
     path = f"curves/{of}.csv"
     tables = dict.fromkeys(table for table in (files.text(path), files.own_text(path)) if table)

@@ -55,7 +55,8 @@ class MeasuredCurve:
     `ranks` rise, and each has its own rising `sizes_bytes` [bytes] (as nccl-tests counts them) and `times_s` [s], the
     medians of the repeats. `log_sd` is the noise of one point as the standard deviation of ln t. `flag` is not empty
     when the measurement is known to be unlike the system (the catalogue then passes it over unless its version is
-    named); `note` says what a reader should know.
+    named); `note` says what a reader should know. `lent_to` names another system that a sibling's curve stands in for:
+    there nothing counts as measured, and the band is wider.
 
     Raises InputError when arrays do not pair, sizes or ranks do not rise, or a time or the noise is impossible.
     """
@@ -70,6 +71,7 @@ class MeasuredCurve:
     date: str
     flag: str = ""
     note: str = ""
+    lent_to: str = ""
     _at: dict[int, CurveAt] = field(default_factory=dict, init=False, repr=False)
     _shared: list[Surface] = field(default_factory=list, init=False, repr=False)
 
@@ -112,7 +114,8 @@ class MeasuredCurve:
             half += spread.bend(np.log(known), np.log(times), np.log(asked))
         outside = np.maximum(np.log2(known[0] / asked), np.log2(asked / known[-1]))
         half += np.where(outside > 0.0, spread.held(outside), 0.0)
-        return half if self.is_measured(ranks) else half + self._of_other_ranks(asked, ranks)
+        half += spread.SIBLING if self.lent_to else 0.0
+        return half if ranks in self.ranks else half + self._of_other_ranks(asked, ranks)
 
     def _of_other_ranks(self, sizes_bytes: Array, ranks: int) -> Array:
         """Return what a number of ranks that was not measured adds to the half-width [ln]."""
@@ -125,8 +128,8 @@ class MeasuredCurve:
         return spread.other_ranks(unknown, np.max(np.abs(residuals), axis=0), np.abs(np.log(high / low)))
 
     def is_measured(self, ranks: int) -> bool:
-        """Return whether this number of ranks was measured, rather than lying between two that were."""
-        return ranks in self.ranks
+        """Return whether this number of ranks was measured, rather than lying between two, or on a sibling alone."""
+        return ranks in self.ranks and not self.lent_to
 
     def floor_s(self, ranks: int) -> float:
         """Return the floor [s]: the median time up to 2 KiB, or the time of the smallest message when none is so small.

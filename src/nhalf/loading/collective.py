@@ -147,7 +147,9 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
     said = [("--library", name, "the most used")] if asked.library is None else []
     said += [("--mode", str(mode), "engines decode in CUDA graphs")] if asked.mode is None else []
     pairs = launch_pairs(system.curves) or [
-        pair for other in store.names("system") for pair in launch_pairs(store.system(other, curves=True)[0].curves)
+        pair
+        for other in store.names("system")
+        for pair in launch_pairs([each for each in store.measured(other) if not each.lent_to])
     ]
     return Loaded(
         question=question,

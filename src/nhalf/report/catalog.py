@@ -129,8 +129,13 @@ def _system_row(each: Listed) -> list[str]:
         f"{each.values[f'{fabric}devices_per_node'].value:g}",
         each.facts["topology"],
         *(_short(each.values[f"{tier}{name}"]) for tier in (inside, across) for name in _LINK),
-        "yes" if each.facts["measured"] == "curves" else "",
+        _measured(each.facts["measured"]),
     ]
+
+
+def _measured(curves: str) -> str:
+    """Return in few letters whose curves a system has."""
+    return "yes" if curves == "curves" else "a sibling" if curves.startswith("curves of") else ""
 
 
 def _curve_row(each: Listed) -> list[str]:

@@ -138,7 +138,8 @@ def _number(found: Answer) -> str:
     if question.curve is not None:
         measured = next(row for row in found.rows if row.kind == "measured" and row.size_bytes == size)
         key = question.curve.key
-        where = "measured" if question.curve.is_measured(question.ranks) else "between measured rank counts"
+        where = "measured" if question.ranks in question.curve.ranks else "between measured rank counts"
+        where += f" on {key.system}, a sibling" if question.curve.lent_to else ""
         band = ""
         if measured.low_s is not None and measured.high_s is not None:
             band = f", 80 % band {units.format_time(measured.low_s)} to {units.format_time(measured.high_s)}"

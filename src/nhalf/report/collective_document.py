@@ -30,6 +30,7 @@ def document(found: Answer) -> dict[str, Any]:
             "library": found.loaded.library or None,
             "mode": str(question.mode) if question.library is not None else None,
             "has": sorted(question.has),
+            "measured_on": None if question.curve is None else question.curve.key.system,
             "rows": [_row(row) for row in found.rows],
             "crossovers": [
                 {"from": flip.before, "to": flip.after, "size_bytes": flip.size_bytes} for flip in found.flips

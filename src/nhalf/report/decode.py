@@ -173,9 +173,20 @@ def _unmeasured(comparison: Comparison) -> list[str]:
     keys = dict.fromkeys(
         (row.scenario.stack.library.name, str(row.scenario.stack.mode), row.scenario.system.name) for row in rows
     )
+    lent = dict.fromkeys(
+        (row.curve.key.system, row.curve.lent_to)
+        for row in comparison.rows
+        if row.curve is not None and row.curve.lent_to
+    )
     return [
-        f"No all-reduce of {library} in {mode} mode was measured on {system}; NCCL's own plan is taken instead."
-        for library, mode, system in keys
+        *(
+            f"No all-reduce of {library} in {mode} mode was measured on {system}; NCCL's own plan is taken instead."
+            for library, mode, system in keys
+        ),
+        *(
+            f"No all-reduce was measured on {system}; the curve of {sibling}, a sibling, stands in, with a wider band."
+            for sibling, system in lent
+        ),
     ]
 
 
