@@ -22,8 +22,9 @@ import pytest
 
 from nhalf.link import Link
 from nhalf.simulate import network
+from nhalf.simulate.building import Builder, together
 from nhalf.simulate.engine import Conditions, run
-from nhalf.simulate.program import Builder, Program, together
+from nhalf.simulate.program import Program
 from nhalf.simulate.programs import build
 from nhalf.simulate.programs.shape import Shape
 

@@ -177,9 +177,13 @@ def test_bad_input_is_one_clear_error(arguments: tuple[str, ...], words: str) ->
     ("arguments", "why"),
     [
         (("--ranks", "1000000000"), "1,000,000,000 ranks are more than can be simulated"),
-        (("--ranks", "16384", "--algorithm", "two-shot"), "two-shot on 16,384 ranks holds 268,419,072 messages"),
+        (("--ranks", "20000", "--algorithm", "two-shot", "--straggler", "rank 3: 1us"), "20,000 ranks that are not"),
+        (("--ranks", "16384", "--algorithm", "two-shot", "--ports", "fair"), "16,384 ranks holds 536,838,144 messages"),
         (("--ranks", "16384", "--algorithm", "bidirectional-ring", "--ports", "fair"), "holds 1,073,676,288 messages"),
-        (("--ranks", "100000", "--topology", "mesh"), "a mesh of 100,000 ranks has 10,000,000,000 links"),
+        (
+            ("--ranks", "20000", "--algorithm", "recursive-doubling", "--topology", "mesh", "--protocol", "eager"),
+            "a mesh of 20,000 ranks has 400,000,000 links",
+        ),
         (("--ranks", "100000", "--topology", "ring", "--algorithm", "recursive-doubling"), "a ring of 100,000 ranks"),
     ],
 )

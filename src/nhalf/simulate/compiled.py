@@ -9,7 +9,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nhalf.simulate import kernels, sharing
+from nhalf.simulate import binary_heap, kernels, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def compiled_play() -> Callable[[Plan, State, Work, int], None]:
     import numba
 
     done: dict[str, Any] = {}
-    for original in (sharing, kernels):
+    for original in (binary_heap, sharing, kernels):
         module = _copy(original)
         # A kernel finds those it calls among its module's globals, so these must be compiled first.
         for name in done.keys() & vars(module).keys():

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nhalf.simulate.everyone import last_ends
 from nhalf.simulate.network import paths
+from nhalf.simulate.round import AllPairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nhalf.breakdown import Array
     from nhalf.simulate.network import Network
-    from nhalf.simulate.program import Ints, Program, Round
+    from nhalf.simulate.program import Program
+    from nhalf.simulate.round import Ints, Round
 
 _DENSE_CELLS = 4_000_000
 
@@ -45,6 +48,8 @@ class Player:
                 self._turns(played)
             elif played.is_paired():
                 self._exchanges(played)
+            elif isinstance(played, AllPairs) and (self.ready.ndim == 1 or played.messages > _DENSE_CELLS):
+                self._everyone(played)
             else:
                 self._floods(played)
         self._keep()
@@ -57,14 +62,14 @@ class Player:
         if self.progress is not None:
             self.progress(messages)
 
-    def _duration(self, played: Round) -> float | Array:
+    def _duration(self, played: Round | AllPairs) -> float | Array:
         """Return the latency plus the time of the bytes of each message [s]; one number where all are alike."""
         found = self._message_times(played)
         if np.all(found == found[0]):
             return float(found[0])
         return self._column(found)
 
-    def _message_times(self, played: Round) -> Array:
+    def _message_times(self, played: Round | AllPairs) -> Array:
         ways = paths(self.network, played.source, played.target)
         return ways.latency_s[ways.of] + played.sizes / ways.rate_bytes_per_s[ways.of]
 
@@ -72,13 +77,13 @@ class Player:
         """Return one value per message as a column beside the draws."""
         return values[:, None] if self.ready.ndim > 1 else values
 
-    def _adding(self, played: Round) -> Array | None:
+    def _adding(self, played: Round | AllPairs) -> Array | None:
         """Return what each receiver of a round adds to its time [s], in message order; None when nothing."""
         if not played.reduces or not np.any(self.adding_s_per_byte):
             return None
         return self._column(self.adding_s_per_byte[played.target] * played.sizes)
 
-    def _turns(self, played: Round) -> None:
+    def _turns(self, played: Round | AllPairs) -> None:
         """Play rounds in which every rank sends to the rank `shift` places on."""
         duration, adding = self._duration(played), self._adding(played)
         ready, shift = self.ready, played.shift
@@ -100,7 +105,7 @@ class Player:
             np.maximum(end_first, arrived_last, out=first)
             self._tick(played.messages)
 
-    def _exchanges(self, played: Round) -> None:
+    def _exchanges(self, played: Round | AllPairs) -> None:
         """Play rounds in which a rank sends at most one message and receives at most one."""
         duration, adding = self._duration(played), self._adding(played)
         source, target = played.source, played.target
@@ -111,45 +116,51 @@ class Player:
             self.ready[target] = np.maximum(self.ready[target], end if adding is None else end + adding)
             self._tick(played.messages)
 
-    def _floods(self, played: Round) -> None:
+    def _everyone(self, played: AllPairs) -> None:
+        """Play the round in which every rank sends to every other."""
+        self._keep()
+        draws = self.ready[:, None] if self.ready.ndim == 1 else self.ready
+        for draw in range(draws.shape[1]):
+            ready = draws[:, draw]
+            np.maximum(ready, last_ends(self.network, ready, played, self._tick), out=ready)
+            if played.reduces and np.any(self.adding_s_per_byte):
+                ready += self.adding_s_per_byte * played.received_bytes()
+
+    def _floods(self, played: Round | AllPairs) -> None:
         """Play rounds in which every rank sends to many: each port serves one message at a time, in order."""
         if self.network.kind != "mesh" and self.ready.ndim > 1:
             step = max(1, _DENSE_CELLS // played.messages)
             for draw in range(0, self.ready.shape[1], step):
-                self._flood(played, self.ready[:, draw : draw + step])
-                self._tick(played.messages * step)
+                part = self.ready[:, draw : draw + step]
+                self._flood(played, part)
+                self._tick(played.messages * part.shape[1])
             return
         for _ in range(played.times):
             self._keep()
             self._flood(played, self.ready)
+            self._tick(played.messages)
 
-    def _flood(self, played: Round, ready: Array) -> None:
-        ways = paths(self.network, played.source, played.target)
-        posted = np.maximum(ready[played.source], ready[played.target])
-        sending = played.sizes / ways.rate_bytes_per_s[ways.of]
-        latency = ways.latency_s[ways.of]
+    def _flood(self, played: Round | AllPairs, ready: Array) -> None:
+        source, target = played.source, played.target
+        links, latency = self.network.route(source, target)
+        sending = played.sizes[:, None] / self.network.capacity_bytes_per_s[links]
+        first, last = sending[:, 0], sending[:, -1]
         if ready.ndim > 1:
-            sending, latency = sending[:, None], latency[:, None]
+            first, last, latency = first[:, None], last[:, None], latency[:, None]
+        posted = np.maximum(ready[source], ready[target])
+        # The same sums in the same order as in the event engine, so that ties fall the same way.
         if self.network.kind == "mesh":
-            end = posted + latency + sending
+            end = posted + latency + first
         else:
-            # The same sums in the same order as in the event engine, so that ties fall the same way.
-            begun = _begun(posted, sending, _lists(played.source))
-            end = _begun(begun + latency, sending, _lists(played.target)) + sending
-        self._close(played, ready, end)
-
-    def _close(self, played: Round, ready: Array, end: Array) -> None:
-        """Close the round's steps: all sent, all received, and what was received added up."""
+            arrival = _begun(posted, first, _lists(source)) + latency
+            end = np.maximum(arrival + first, _begun(arrival, last, _lists(target)) + last)
         arrived = np.full_like(ready, -np.inf)
-        np.maximum.at(arrived, played.source, end)
-        np.maximum.at(arrived, played.target, end)
+        np.maximum.at(arrived, source, end)
+        np.maximum.at(arrived, target, end)
         np.maximum(ready, arrived, out=ready)
-        adding = self._adding(played)
-        if adding is not None:
-            weights = np.bincount(
-                played.target, weights=self.adding_s_per_byte[played.target] * played.sizes, minlength=len(ready)
-            )
-            ready += weights[:, None] if ready.ndim > 1 else weights
+        if played.reduces and np.any(self.adding_s_per_byte):
+            added = np.bincount(target, weights=played.sizes, minlength=len(ready)) * self.adding_s_per_byte
+            ready += added[:, None] if ready.ndim > 1 else added
 
 
 def can_play(program: Program, network: Network, ports: str, protocol: str) -> bool:
@@ -160,16 +171,7 @@ def can_play(program: Program, network: Network, ports: str, protocol: str) -> b
         return True
     if network.kind == "mesh":
         return True
-    return (
-        ports == "fifo"
-        and network.kind == "switch"
-        and all(played.is_paired() or _is_regular(played) for played in program.rounds())
-    )
-
-
-def _is_regular(played: Round) -> bool:
-    """Tell whether every rank that sends does so equally often, and likewise every rank that receives."""
-    return all(len(set(np.unique(side, return_counts=True)[1])) == 1 for side in (played.source, played.target))
+    return ports == "fifo" and network.kind == "switch" and all(played.is_regular() for played in program.rounds())
 
 
 def _lists(side: Ints) -> Ints:

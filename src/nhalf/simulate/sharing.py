@@ -6,8 +6,9 @@ flows into one link with latencies of 5 and 27.5 us the short one gets 0.846 of 
 
 from __future__ import annotations
 
-from heapq import heappush
 from typing import TYPE_CHECKING
+
+from nhalf.simulate.agenda import put
 
 if TYPE_CHECKING:
     from collections.abc import MutableSequence, Sequence
@@ -78,12 +79,14 @@ def leave(  # noqa: PLR0913, PLR0917  tables one by one: see `kernels`
 def share(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917  one function: see `kernels`
     plan: Plan,
     work: Work,
+    left: MutableSequence[float],
     now: float,
     stamp: int,
     touched: list[int],
     joined: list[int],
     untouched: float,
-    heap: list[tuple[float, int]],
+    times: list[tuple[float, int]],
+    names: MutableSequence[int],
 ) -> None:
     """Give new rates to the messages that share a link, through any chain of messages, with a touched link.
 
@@ -92,18 +95,19 @@ def share(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917  one function: see 
     links), keeps its rate: the links that made it so slow are full before the change is felt.
 
     First the links and messages so connected are found; each link has its whole capacity (`free`) and all its messages
-    (`at`) to share it. Then water is poured until a link is full; its messages keep their rates, and it is poured on.
-    A message whose rate changed gets a new end, at which it comes off the heap.
+    (`sharers`) to share it. Then water is poured until a link is full; its messages keep their rates, and it is poured
+    on.
+    A message whose rate changed gives up what is `left` of it at the new one, and a new end goes on the agenda.
 
     References
     ----------
     D. Bertsekas and R. Gallager, "Data Networks", 2nd ed. (1992), section 6.5.2.
     """
     routes, path_start, path, capacity = plan.route, plan.path_start, plan.path, plan.capacity
-    head, users, after, room, sharers = work.head, work.users, work.after, work.free, work.at
+    head, users, after, room, sharers = work.head, work.users, work.after, work.free, work.sharers
     link_mark, message_mark, hops = work.link_mark, work.message_mark, work.hops
-    rates, left, since, expected = work.rate, work.value, work.since, work.finish
-    messages = len(plan.size)
+    rates, since, expected = work.rate, work.since, work.finish
+    messages = len(plan.target_step)
     links = [0]
     links.pop()
     for link in joined:
@@ -169,7 +173,7 @@ def share(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917  one function: see 
                     since[message] = now
                     rates[message] = level
                     expected[message] = now + max(left[message], 0.0) / level
-                    heappush(heap, (expected[message], messages + message))
+                    put(times, names, expected[message], messages + message)
 
 
 COMPILED = ("join", "leave", "share")

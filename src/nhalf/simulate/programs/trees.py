@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.program import Builder, Ints, Program, Round
+from nhalf.simulate.building import Builder
+from nhalf.simulate.program import Program
 from nhalf.simulate.programs.shape import Shape, copied, reduced_at, reduced_everywhere
+from nhalf.simulate.round import Ints, Round
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
