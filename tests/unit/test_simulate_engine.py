@@ -101,7 +101,7 @@ def test_compiled_and_plain_kernels_give_the_same_bits(name: str, ports: str) ->
     assert plain.tolist() == compiled.tolist()
 
 
-@pytest.mark.parametrize("name", ["ring", "one-shot", "two-shot", "recursive-doubling"])
+@pytest.mark.parametrize("name", ["ring", "bidirectional-ring", "one-shot", "two-shot", "recursive-doubling"])
 def test_draws_played_at_once_are_draws_played_one_by_one(name: str) -> None:
     starts = np.random.default_rng(5).exponential(4e-6, (8, 20))
     net = network.switch(8, LINK)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf.errors import InputError
+from nhalf.simulate.queueing import along, one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from nhalf.breakdown import Array
     from nhalf.simulate.network import Network
-    from nhalf.simulate.round import AllPairs, Ints
+    from nhalf.simulate.round import AllPairs
 
 _CELLS = 4_000_000
 """Messages in a block: a hundred MB with all that is kept of them while they are sorted."""
@@ -75,7 +76,7 @@ def _one_rank(network: Network, ready: float, played: AllPairs, latency: float) 
     left[0] += ready
     done = np.add.accumulate(left)
     begun = np.concatenate([[ready], done[:-1]])
-    return float((_one_by_one((begun + latency)[None, :], np.full((1, 1), sending)) + sending)[0, -1])
+    return float((one_by_one((begun + latency)[None, :], np.full((1, 1), sending)) + sending)[0, -1])
 
 
 def _on_mesh(network: Network, ready: Array, played: AllPairs, latency: float, tick: Callable[[int], None]) -> Array:
@@ -103,7 +104,7 @@ def _on_switch(network: Network, ready: Array, played: AllPairs, latency: float,
         sources = np.arange(ranks)[block, None]
         targets = (sources + np.arange(1, ranks)) % ranks
         sending = np.broadcast_to(played.sizes_of(block, every) / out[block, None], (len(sources), ranks))
-        begun = _one_by_one(np.maximum(ready[sources], ready[targets]), _at(sending, targets))
+        begun = one_by_one(np.maximum(ready[sources], ready[targets]), along(sending, targets))
         begun += latency
         arrival[sources, targets] = begun
     last = np.full(ranks, -np.inf)
@@ -112,7 +113,7 @@ def _on_switch(network: Network, ready: Array, played: AllPairs, latency: float,
         _set_own(asked, block, np.inf)  # a rank sends itself nothing: let that come last
         size = played.sizes_of(every, block)
         needed = np.broadcast_to((size / back[None, block]).T, asked.shape)
-        end = _one_by_one(asked, needed)
+        end = one_by_one(asked, needed)
         end += needed
         # Where a sender's port is the slower one, its last byte leaves it later than the receiver's port could take it.
         np.maximum(end, asked + (size / out[:, None]).T, out=end)
@@ -123,35 +124,7 @@ def _on_switch(network: Network, ready: Array, played: AllPairs, latency: float,
     return last
 
 
-def _at(values: Array, columns: Ints) -> Array:
-    """Return the values at some columns of each row; as they are where they do not differ along a row."""
-    if values.strides[1] == 0:
-        return values[:, :1]
-    return np.take_along_axis(values, columns, axis=1)
-
-
 def _set_own(values: Array, block: slice, value: float) -> None:
     """Set what a block of ranks would send itself or get from itself."""
     own = np.arange(len(values))
     values[own, own + block.start] = value
-
-
-def _one_by_one(asked: Array, needed: Array) -> Array:
-    """Return when each port begins to serve each message, shape (ports, messages): in the order in which they asked."""
-    if not np.any(asked[:, 1:] < asked[:, :-1]):
-        return _in_order(asked, needed)
-    order = np.argsort(asked, axis=1, kind="stable")
-    begun = _in_order(np.take_along_axis(asked, order, axis=1), _at(needed, order))
-    back = np.empty_like(begun)
-    np.put_along_axis(back, order, begun, axis=1)
-    return back
-
-
-def _in_order(asked: Array, needed: Array) -> Array:
-    """Return when each port begins to serve each message, where messages come in the order in which they asked."""
-    turns, needs = np.ascontiguousarray(asked.T), needed.T
-    free = turns[0] + needs[0]
-    for turn, need in zip(turns[1:], np.broadcast_to(needs, turns.shape)[1:], strict=True):
-        np.maximum(free, turn, out=turn)
-        np.add(turn, need, out=free)
-    return np.ascontiguousarray(turns.T)

@@ -14,10 +14,12 @@ import numpy as np
 
 from nhalf.simulate.everyone import last_ends
 from nhalf.simulate.network import paths
+from nhalf.simulate.queueing import one_by_one
 from nhalf.simulate.round import AllPairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from nhalf.breakdown import Array
     from nhalf.simulate.network import Network
@@ -128,39 +130,76 @@ class Player:
 
     def _floods(self, played: Round | AllPairs) -> None:
         """Play rounds in which every rank sends to many: each port serves one message at a time, in order."""
-        if self.network.kind != "mesh" and self.ready.ndim > 1:
-            step = max(1, _DENSE_CELLS // played.messages)
-            for draw in range(0, self.ready.shape[1], step):
-                part = self.ready[:, draw : draw + step]
-                self._flood(played, part)
-                self._tick(played.messages * part.shape[1])
-            return
+        flood = _Flood.of(played, self.network, self.adding_s_per_byte)
+        draws = self.ready if self.ready.ndim > 1 else self.ready[:, None]
+        step = max(1, _DENSE_CELLS // played.messages)
+        parts = [draws[:, draw : draw + step] for draw in range(0, draws.shape[1], step)]
         for _ in range(played.times):
             self._keep()
-            self._flood(played, self.ready)
-            self._tick(played.messages)
+            for part in parts:
+                flood.play(part)
+                self._tick(played.messages * part.shape[1])
 
-    def _flood(self, played: Round | AllPairs, ready: Array) -> None:
-        source, target = played.source, played.target
-        links, latency = self.network.route(source, target)
-        sending = played.sizes[:, None] / self.network.capacity_bytes_per_s[links]
-        first, last = sending[:, 0], sending[:, -1]
-        if ready.ndim > 1:
-            first, last, latency = first[:, None], last[:, None], latency[:, None]
-        posted = np.maximum(ready[source], ready[target])
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Flood:
+    """A round in which ranks send to many: the ports of each message, how long it takes them, and what is added [s].
+
+    `first_s` is the time at the sender's port, `last_s` at the receiver's; `leaving` and `arriving` are the messages
+    of each of these ports, shape (ports, messages), and None where pairs have links of their own.
+    """
+
+    source: Ints
+    target: Ints
+    latency_s: Array
+    first_s: Array
+    last_s: Array
+    leaving: Ints | None
+    arriving: Ints | None
+    added_s: Array | None
+
+    @classmethod
+    def of(cls, played: Round | AllPairs, network: Network, adding_s_per_byte: Array) -> Self:
+        """Return a round as it is on a network."""
+        source, target, sizes = played.source, played.target, played.sizes
+        links, latency = network.route(source, target)
+        taking = sizes[:, None] / network.capacity_bytes_per_s[links]
+        added = None
+        if played.reduces and np.any(adding_s_per_byte):
+            added = np.bincount(target, weights=sizes, minlength=network.ranks) * adding_s_per_byte
+        leaving = arriving = None
+        if network.kind != "mesh":
+            # Messages count in the order of a graph, by their sources: it decides who is first among those that tie.
+            order = np.argsort(source, kind="stable")
+            leaving = order.reshape(len(np.unique(source)), -1)
+            arriving = order[np.argsort(target[order], kind="stable")].reshape(len(np.unique(target)), -1)
+        return cls(
+            source=source,
+            target=target,
+            latency_s=latency,
+            first_s=taking[:, 0],
+            last_s=taking[:, -1],
+            leaving=leaving,
+            arriving=arriving,
+            added_s=added,
+        )
+
+    def play(self, ready: Array) -> None:
+        """Play the round, and put off in place when each rank is ready [s], shape (ranks, draws)."""
+        first, last, latency = (values[:, None] for values in (self.first_s, self.last_s, self.latency_s))
+        posted = np.maximum(ready[self.source], ready[self.target])
         # The same sums in the same order as in the event engine, so that ties fall the same way.
-        if self.network.kind == "mesh":
+        if self.leaving is None or self.arriving is None:
             end = posted + latency + first
         else:
-            arrival = _begun(posted, first, _lists(source)) + latency
-            end = np.maximum(arrival + first, _begun(arrival, last, _lists(target)) + last)
+            arrival = _begun(posted, first, self.leaving) + latency
+            end = np.maximum(arrival + first, _begun(arrival, last, self.arriving) + last)
         arrived = np.full_like(ready, -np.inf)
-        np.maximum.at(arrived, source, end)
-        np.maximum.at(arrived, target, end)
+        np.maximum.at(arrived, self.source, end)
+        np.maximum.at(arrived, self.target, end)
         np.maximum(ready, arrived, out=ready)
-        if played.reduces and np.any(self.adding_s_per_byte):
-            added = np.bincount(target, weights=played.sizes, minlength=len(ready)) * self.adding_s_per_byte
-            ready += added[:, None] if ready.ndim > 1 else added
+        if self.added_s is not None:
+            ready += self.added_s[:, None]
 
 
 def can_play(program: Program, network: Network, ports: str, protocol: str) -> bool:
@@ -174,24 +213,8 @@ def can_play(program: Program, network: Network, ports: str, protocol: str) -> b
     return ports == "fifo" and network.kind == "switch" and all(played.is_regular() for played in program.rounds())
 
 
-def _lists(side: Ints) -> Ints:
-    """Return the messages of each port, shape (ports, messages), in message order."""
-    order = np.argsort(side, kind="stable")
-    return order.reshape(len(np.unique(side)), -1).astype(np.int64)
-
-
-def _begun(asked: Array, serving: Array, lists: Ints) -> Array:
-    """Return when its port begins to serve each message, one at a time in the order in which they asked."""
-    wanted, needed = asked[lists], np.broadcast_to(serving, asked.shape)[lists]
-    order = np.argsort(wanted, axis=1, kind="stable")
-    wanted, needed = np.take_along_axis(wanted, order, axis=1), np.take_along_axis(needed, order, axis=1)
-    free = np.full_like(wanted[:, 0], -np.inf)
-    began = np.empty_like(wanted)
-    for place in range(wanted.shape[1]):
-        began[:, place] = np.maximum(free, wanted[:, place])
-        free = began[:, place] + needed[:, place]
-    back = np.empty_like(began)
-    np.put_along_axis(back, order, began, axis=1)
-    found = np.empty_like(asked)
-    found[lists] = back
-    return found
+def _begun(asked: Array, needed: Array, lists: Ints) -> Array:
+    """Return when its port begins to serve each message [s]."""
+    begun = np.empty_like(asked)
+    begun[lists] = one_by_one(asked[lists], needed[lists])
+    return begun
