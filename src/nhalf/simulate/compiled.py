@@ -37,7 +37,7 @@ def compiled_play() -> Callable[[Plan, State, Work, int], None]:
         for name in done.keys() & vars(module).keys():
             setattr(module, name, done[name])
         for name in original.COMPILED:
-            done[name] = numba.njit(cache=True)(getattr(module, name))
+            done[name] = numba.njit(cache=True, nogil=True)(getattr(module, name))
             setattr(module, name, done[name])
     play: Callable[[Plan, State, Work, int], None] = done["play"]
     return play

@@ -89,6 +89,7 @@ class Player:
         """Play rounds in which every rank sends to the rank `shift` places on."""
         duration, adding = self._duration(played), self._adding(played)
         ready, shift = self.ready, played.shift
+        draws = ready.size // len(ready)
         end = np.empty_like(ready)
         near, far = ready[:-shift], ready[shift:]
         last, first = ready[-shift:], ready[:shift]
@@ -105,7 +106,7 @@ class Player:
                 np.add(end, adding, out=arrived)
             np.maximum(end_far, arrived_near, out=far)
             np.maximum(end_first, arrived_last, out=first)
-            self._tick(played.messages)
+            self._tick(played.messages * draws)
 
     def _exchanges(self, played: Round | AllPairs) -> None:
         """Play rounds in which a rank sends at most one message and receives at most one."""
@@ -116,7 +117,7 @@ class Player:
             end = np.maximum(self.ready[source], self.ready[target]) + duration
             self.ready[source] = end
             self.ready[target] = np.maximum(self.ready[target], end if adding is None else end + adding)
-            self._tick(played.messages)
+            self._tick(played.messages * (self.ready.size // len(self.ready)))
 
     def _everyone(self, played: AllPairs) -> None:
         """Play the round in which every rank sends to every other."""

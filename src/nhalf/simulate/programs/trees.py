@@ -157,7 +157,7 @@ def pipelined_all_reduce(shape: Shape, algorithm: str) -> Program:
         size_bytes=shape.size_bytes,
         steps=graph,
         goal=partial(reduced_everywhere, k, len(trees) * shape.segments),
-        notes=(f"cut into {shape.segments} segments per tree",),
+        notes=(f"cut into {shape.segments} segment{'s' if shape.segments > 1 else ''} per tree",),
     )
 
 
