@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from nhalf.simulate.agenda import NEVER, empty, next_time, put, take
-from nhalf.simulate.sharing import join, leave, share
+from nhalf.simulate.sharing import first_end, join, leave, share
 
 if TYPE_CHECKING:
     from collections.abc import MutableSequence, Sequence
@@ -88,6 +88,7 @@ class Work(NamedTuple):
     since: MutableSequence[float]
     finish: MutableSequence[float]
     message_mark: MutableSequence[int]
+    places: MutableSequence[int]
     after: MutableSequence[int]
     before: MutableSequence[int]
     hops: int
@@ -111,7 +112,7 @@ def play(plan: Plan, state: State, work: Work, ports: int) -> None:  # noqa: C90
     first link's queue, `users` its last one.
 
     FAIR: a message's latency passes, then its bytes share every link of its path; `ended` holds what is left of them.
-    An event with a number beyond those of the messages is a message's end, unless it got another rate since.
+    `ends` are the messages so on their way, by the ends that their rates promise; they are not on the agenda.
     """
     next_start, next_step, adding, stride = plan.next_start, plan.next_step, plan.adding, plan.stride
     send_start, receive_start, receive = plan.send_start, plan.receive_start, plan.receive
@@ -136,7 +137,9 @@ def play(plan: Plan, state: State, work: Work, ports: int) -> None:  # noqa: C90
     untouched = NO_LIMIT
     ready = [-1]
     ready.pop()
-    steps, messages, stamp, horizon = len(awaits), len(target_step), 0, 0.0
+    ends = [0]
+    ends.pop()
+    steps, stamp, horizon = len(awaits), 0, 0.0
     ready.extend([step for step in range(steps) if awaits[step] == 0])
     while True:
         while ready:
@@ -180,15 +183,22 @@ def play(plan: Plan, state: State, work: Work, ports: int) -> None:  # noqa: C90
                     if awaits[later] == 0:
                         ready.append(later)
         due = next_time(times, names)
-        if (touched or joined) and due > horizon:
+        next_end = NEVER
+        if ends:
+            next_end = expected[ends[0]]
+        if (touched or joined) and min(due, next_end) > horizon:
             stamp += 1
-            share(plan, work, ended, horizon, stamp, touched, joined, untouched, times, names)
+            share(plan, work, ended, horizon, stamp, touched, joined, untouched, ends)
             untouched = NO_LIMIT
-            due = next_time(times, names)
-        if due == NEVER:
+            continue
+        if due == NEVER and next_end == NEVER:
             break
-        now, message = take(times, names)
-        is_new = message < messages and stage[message] == 0
+        is_new = False
+        if next_end < due:
+            now, message = next_end, first_end(ends, work.places, expected)
+        else:
+            now, message = take(times, names)
+            is_new = stage[message] == 0
         if is_new and chain[message] >= 0:
             put(times, names, now, chain[message])
             chain[message] = -1
@@ -203,10 +213,6 @@ def play(plan: Plan, state: State, work: Work, ports: int) -> None:  # noqa: C90
                     join(message, routes[message], path_start, path, work.hops, head, last, after, work.before, joined)
                     continue
             else:
-                message -= messages
-                if expected[message] != now:
-                    continue
-                expected[message] = -1.0
                 untouched = min(untouched, rates[message])
                 leave(message, routes[message], path_start, path, work.hops, head, last, after, work.before, touched)
         elif ports == FIFO:

@@ -10,6 +10,7 @@ import numpy as np
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.simulate import kernels
 from nhalf.simulate.compiled import compiled_play
+from nhalf.simulate.network import must_hold
 from nhalf.simulate.program import grouped, offsets
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _PORTS = {"fifo": kernels.FIFO, "fair": kernels.FAIR, "blocking": kernels.BLOCKING}
 PORTS = tuple(_PORTS)
 PROTOCOLS = ("rendezvous", "eager")
+_MOST_HOPS = 8
+"""Links per message that are kept, at most, for as many messages as can be held at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -175,6 +178,7 @@ class Tables:
         hops = int(np.diff(self.paths.start).max(initial=1))
         is_fair = self.conditions.ports == "fair"
         entries, flows, shared = (messages * hops, messages, links) if is_fair else (1, 1, 1)
+        must_hold(f"a {self.network.kind} with fair ports", self.network.ranks, entries // _MOST_HOPS)
         return kernels.Work(
             free=keep(np.zeros(links)),
             head=keep(np.full(links, -1, dtype=np.int32)),
@@ -184,8 +188,9 @@ class Tables:
             chain=keep(np.full(messages, -1, dtype=np.int32)),
             rate=keep(np.zeros(flows)),
             since=keep(np.zeros(flows)),
-            finish=keep(np.full(flows, -1.0)),
+            finish=keep(np.zeros(flows)),
             message_mark=keep(np.zeros(flows, dtype=np.int32)),
+            places=keep(np.full(flows, -1, dtype=np.int32)),
             after=keep(np.full(entries, -1, dtype=np.int32)),
             before=keep(np.full(entries, -1, dtype=np.int32)),
             hops=hops,
