@@ -75,7 +75,8 @@ class State(NamedTuple):
 class Work(NamedTuple):
     """Scratch of one engine: per link, per message, and per message and hop of its path.
 
-    `chain` is the next message of a list: of those that a step posted at one time, or of a port's queue.
+    `chain` is the next message of a list: of those that a step posted at one time, or of a port's queue. The entries of
+    a message in `after` and `before` begin at `message << shift`.
     """
 
     free: MutableSequence[float]
@@ -91,7 +92,7 @@ class Work(NamedTuple):
     places: MutableSequence[int]
     after: MutableSequence[int]
     before: MutableSequence[int]
-    hops: int
+    shift: int
 
 
 def play(plan: Plan, state: State, work: Work, ports: int) -> None:  # noqa: C901, PLR0912, PLR0915  see the module
@@ -210,11 +211,11 @@ def play(plan: Plan, state: State, work: Work, ports: int) -> None:  # noqa: C90
                 if size[message & size_mask] > 0.0:
                     ended[message] = size[message & size_mask]
                     work.since[message] = now
-                    join(message, routes[message], path_start, path, work.hops, head, last, after, work.before, joined)
+                    join(message, routes[message], path_start, path, work.shift, head, last, after, work.before, joined)
                     continue
             else:
                 untouched = min(untouched, rates[message])
-                leave(message, routes[message], path_start, path, work.hops, head, last, after, work.before, touched)
+                leave(message, routes[message], path_start, path, work.shift, head, last, after, work.before, touched)
         elif ports == FIFO:
             route = routes[message]
             start, end = path_start[route], path_start[route + 1]

@@ -24,7 +24,7 @@ def join(  # noqa: PLR0913, PLR0917  tables one by one: see `kernels`
     route: int,
     path_start: Sequence[int],
     path: Sequence[int],
-    hops: int,
+    shift: int,
     head: MutableSequence[int],
     users: MutableSequence[int],
     after: MutableSequence[int],
@@ -35,7 +35,7 @@ def join(  # noqa: PLR0913, PLR0917  tables one by one: see `kernels`
     start = path_start[route]
     for place in range(start, path_start[route + 1]):
         link = path[place]
-        entry = message * hops + place - start
+        entry = (message << shift) + place - start
         old = head[link]
         after[entry] = old
         before[entry] = -1
@@ -51,7 +51,7 @@ def leave(  # noqa: PLR0913, PLR0917  tables one by one: see `kernels`
     route: int,
     path_start: Sequence[int],
     path: Sequence[int],
-    hops: int,
+    shift: int,
     head: MutableSequence[int],
     users: MutableSequence[int],
     after: MutableSequence[int],
@@ -62,7 +62,7 @@ def leave(  # noqa: PLR0913, PLR0917  tables one by one: see `kernels`
     start = path_start[route]
     for place in range(start, path_start[route + 1]):
         link = path[place]
-        entry = message * hops + place - start
+        entry = (message << shift) + place - start
         earlier, later = before[entry], after[entry]
         if earlier >= 0:
             after[earlier] = later
@@ -151,7 +151,7 @@ def share(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917  one function: see 
     """
     routes, path_start, path, capacity = plan.route, plan.path_start, plan.path, plan.capacity
     head, users, after, room, sharers = work.head, work.users, work.after, work.free, work.sharers
-    link_mark, message_mark, hops = work.link_mark, work.message_mark, work.hops
+    link_mark, message_mark, shift = work.link_mark, work.message_mark, work.shift
     rates, since, expected = work.rate, work.since, work.finish
     links = [0]
     links.pop()
@@ -174,7 +174,7 @@ def share(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917  one function: see 
         sharers[link] = users[link]
         entry = head[link]
         while entry >= 0:
-            message = entry // hops
+            message = entry >> shift
             if 0.0 < rates[message] < untouched:
                 room[link] -= rates[message]
                 sharers[link] -= 1
@@ -203,7 +203,7 @@ def share(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917  one function: see 
             if sharers[link] > 0 and room[link] / sharers[link] <= limit:
                 entry = head[link]
             while entry >= 0:
-                message = entry // hops
+                message = entry >> shift
                 entry = after[entry]
                 if message_mark[message] != stamp:
                     continue

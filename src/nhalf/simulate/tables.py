@@ -177,7 +177,8 @@ class Tables:
         links, messages = len(self.network.capacity_bytes_per_s), self.graph.messages
         hops = int(np.diff(self.paths.start).max(initial=1))
         is_fair = self.conditions.ports == "fair"
-        entries, flows, shared = (messages * hops, messages, links) if is_fair else (1, 1, 1)
+        shift = (hops - 1).bit_length()
+        entries, flows, shared = (messages << shift, messages, links) if is_fair else (1, 1, 1)
         must_hold(f"a {self.network.kind} with fair ports", self.network.ranks, entries // _MOST_HOPS)
         return kernels.Work(
             free=keep(np.zeros(links)),
@@ -193,7 +194,7 @@ class Tables:
             places=keep(np.full(flows, -1, dtype=np.int32)),
             after=keep(np.full(entries, -1, dtype=np.int32)),
             before=keep(np.full(entries, -1, dtype=np.int32)),
-            hops=hops,
+            shift=shift,
         )
 
 
