@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _SHOWN = 4
 """Links of a chain of ranks that are spelled out at either end of it."""
 _BUSY = 3
+_LARGE = 1e3
+"""A ratio from which all its digits are shown, not its order of magnitude."""
 _SMALL = 1e-3
 """A difference below this is shown by its order of magnitude."""
 
@@ -77,9 +79,10 @@ def _verdict(outcomes: Sequence[Outcome], best: Outcome) -> str:
     what = f"{name} takes {units.format_time(_time(best))}"
     if len(outcomes) > 1:
         worst = max(outcomes, key=_time)
+        ratio = _time(worst) / _time(best)
         what = (
             f"{name} is the fastest of {len(outcomes)}: {units.format_time(_time(best))}, "
-            f"{_time(worst) / _time(best):.3g}x faster than {worst.run.program.algorithm}"
+            f"{f'{ratio:.3g}' if ratio < _LARGE else f'{ratio:,.0f}'}x faster than {worst.run.program.algorithm}"
         )
     return f"{what}; {share:.0%} of it is {cause}." if cause else f"{what}."
 
