@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -70,6 +71,21 @@ def test_arrays_and_events_agree_where_ranks_send_to_many(
     arrays = run(made_for, net, conditions, engine="arrays").finished_s
     events = run(made_for, net, conditions, engine="events").finished_s
     assert arrays == pytest.approx(events, rel=1e-9)
+
+
+@pytest.mark.parametrize(("name", "most_bytes"), [("ring", 80), ("two-shot", 70), ("recursive-doubling", 110)])
+def test_a_message_takes_few_bytes(name: str, most_bytes: float) -> None:
+    pytest.importorskip("numba")
+    program = made("all-reduce", name, 4096 if name == "recursive-doubling" else 256)
+    net = network.switch(program.ranks, LINK)
+    run(made("all-reduce", name), network.switch(8, LINK), engine="compiled events")  # numba's own memory comes first
+    tracemalloc.start()
+    try:
+        run(program, net, engine="compiled events", record=False)
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken / program.messages < most_bytes
 
 
 @pytest.mark.parametrize("late", [0.0, 3e-6])
