@@ -305,11 +305,11 @@ def paths(network: Network, source: Ints | Indices, target: Ints | Indices) -> P
         start=offsets,
         links=links[used].astype(np.int32),
         latency_s=latency,
-        rate_bytes_per_s=_narrowest(network.capacity_bytes_per_s, links, used),
+        rate_bytes_per_s=narrowest(network.capacity_bytes_per_s, links, used),
     )
 
 
-def _narrowest(capacity: Array, links: Ints, used: NDArray[np.bool_]) -> Array:
+def narrowest(capacity: Array, links: Ints, used: NDArray[np.bool_]) -> Array:
     """Return the capacity of the narrowest link of each route [bytes/s]."""
     if len(capacity) and (capacity.strides == (0,) or np.all(capacity == capacity[0])):
         return np.broadcast_to(capacity[0], len(links))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf.simulate.everyone import last_ends
-from nhalf.simulate.network import paths
+from nhalf.simulate.network import narrowest
 from nhalf.simulate.queueing import one_by_one
 from nhalf.simulate.round import AllPairs
 
@@ -72,8 +72,9 @@ class Player:
         return self._column(found)
 
     def _message_times(self, played: Round | AllPairs) -> Array:
-        ways = paths(self.network, played.source, played.target)
-        return ways.latency_s[ways.of] + played.sizes / ways.rate_bytes_per_s[ways.of]
+        links, latency = self.network.route(played.source, played.target)
+        rate = narrowest(self.network.capacity_bytes_per_s, links, links >= 0)
+        return np.asarray(latency + played.sizes / rate, dtype=np.float64)
 
     def _column(self, values: Array) -> Array:
         """Return one value per message as a column beside the draws."""
