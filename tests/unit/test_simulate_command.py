@@ -187,8 +187,14 @@ def test_bad_input_is_one_clear_error(arguments: tuple[str, ...], words: str) ->
     [
         (("--ranks", "1000000000"), "1,000,000,000 ranks are more than can be simulated"),
         (("--ranks", "20000", "--algorithm", "two-shot", "--straggler", "rank 3: 1us"), "20,000 ranks that are not"),
-        (("--ranks", "16384", "--algorithm", "two-shot", "--ports", "fair"), "16,384 ranks holds 536,838,144 messages"),
-        (("--ranks", "16384", "--algorithm", "bidirectional-ring", "--ports", "fair"), "holds 1,073,676,288 messages"),
+        (
+            ("--ranks", "16384", "--algorithm", "two-shot", "--ports", "fair"),
+            "16,384 ranks holds 536,838,144 messages or steps",
+        ),
+        (
+            ("--ranks", "16384", "--algorithm", "bidirectional-ring", "--ports", "fair"),
+            "holds 1,073,676,288 messages or steps",
+        ),
         (
             ("--ranks", "20000", "--algorithm", "recursive-doubling", "--topology", "mesh", "--protocol", "eager"),
             "a mesh of 20,000 ranks has 400,000,000 links",

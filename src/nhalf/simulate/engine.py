@@ -28,6 +28,7 @@ WORTH_ARRAYS = 50_000
 """Messages from which a program whose ranks send to many runs as arrays, without a record."""
 LONGEST_RECORD = 1_000_000
 """Messages up to which a run keeps when each one was posted and ended."""
+_MOST_STEPS = 10 * LONGEST_RECORD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,6 +114,8 @@ def _by_arrays(
     starts = _starts(program, conditions)
     messages = program.messages
     kept = record and starts.ndim == 1 and messages <= LONGEST_RECORD and program.is_paired()
+    # A round in which few ranks take part is a step of all of them in a record.
+    kept = kept and program.step_count <= _MOST_STEPS
     player = Player(
         network=network,
         ready=starts.copy(),
@@ -150,7 +153,7 @@ def _by_events(
     record: bool,
 ) -> Run:
     """Return a run by the event engine; draws are run one after the other."""
-    check_messages(program.algorithm, program.ranks, program.messages)
+    check_messages(program.algorithm, program.ranks, max(program.messages, program.step_count))
     must_hold(f"a {network.kind}", network.ranks, len(network.capacity_bytes_per_s))
     graph = program.graph()
     ways = paths(network, graph.source, graph.target)

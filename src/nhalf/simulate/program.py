@@ -137,6 +137,13 @@ class Program:
             return self.steps.messages
         return sum(played.messages * played.times for played in self._rounds())
 
+    @property
+    def step_count(self) -> int:
+        """Return how many steps its graph has: of rounds, one for each rank in each playing."""
+        if self.steps is not None:
+            return len(self.steps.rank)
+        return self.ranks * sum(played.times for played in self._rounds())
+
     def is_paired(self) -> bool:
         """Tell whether the program is rounds in which a rank sends and receives at most one message."""
         return self.rounds is not None and all(played.is_paired() for played in self._rounds())
@@ -229,8 +236,8 @@ def check_messages(name: str, ranks: int, messages: int) -> None:
     """
     if messages > MOST_AT_ONCE:
         raise InputError(
-            f"{name} on {ranks:,} ranks holds {messages:,} messages at once",
+            f"{name} on {ranks:,} ranks holds {messages:,} messages or steps at once",
             where="--ranks",
-            allowed=f"{MOST_AT_ONCE:,} messages",
+            allowed=f"{MOST_AT_ONCE:,}",
             do="simulate fewer ranks; a ring on a switch is played round by round and needs little memory",
         )
