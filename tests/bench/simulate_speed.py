@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -92,7 +93,11 @@ def measured(label: str, made: Program, net: network.Network, conditions: Condit
 
     with mock.patch.object(tables, "compiled_play", return_value=timed):
         found, whole = best(lambda: run(made, net, conditions, engine="compiled events", record=False))
-    kernel = f"kernel {found.messages / min(spent) / 1e6:.3g} M/s, {memory_mb():.0f} MB"
+    tracemalloc.start()
+    run(made, net, conditions, engine="compiled events", record=False)
+    each = tracemalloc.get_traced_memory()[1] / found.messages
+    tracemalloc.stop()
+    kernel = f"kernel {found.messages / min(spent) / 1e6:.3g} M/s, {each:.0f} B a message at most, {memory_mb():.0f} MB"
     show(label, found.messages / whole / 1e6, "M messages/s", goal, kernel)
 
 
@@ -139,7 +144,7 @@ SIMGRID = (
 
 def peers() -> None:
     """Print the rate of SimPy and of SimGrid beside ours, where they are installed."""
-    for ranks in (8, 64, 512):
+    for ranks in (64, 512):
         made = program("ring", ranks)
         ours, spent = best(lambda made=made, ranks=ranks: run(made, network.switch(ranks, LINK), record=False))  # type: ignore[misc]
         rate = ours.messages / spent / 1e6
@@ -147,34 +152,70 @@ def peers() -> None:
         if importlib.util.find_spec("simpy") is not None and ranks < MANY:
             start = time.process_time()
             found = _simpy_ring(ranks, 16384 // ranks) / (time.process_time() - start) / 1e6
-            show(
-                f"SimPy with ports: ring of {ranks}", found, "M messages/s", "-", f"nhalf is {rate / found:.0f}x faster"
-            )
-        answer = _simgrid_ring(ranks)
-        if answer is not None:
-            time_us, found = answer
-            show(f"SimGrid S4U: ring of {ranks}", found, "M messages/s", "-", f"nhalf is {rate / found:.0f}x faster")
-            print(f"    simulated time: nhalf {float(ours.time_s) * 1e6:.6f} us, SimGrid {time_us:.6f} us")
+            show(f"SimPy with ports: ring of {ranks}", found, "M messages/s", "-", f"nhalf is {rate / found:.0f}x")
+        _beside_simgrid(ours, rate, "ring")
+    if not is_installed():
+        print("numba is not installed: shared links are not measured")
+        return
+    run(program("ring", 64), network.switch(64, LINK), engine="compiled events")
+    for name, ranks in (("ring", 64), ("ring", 512), ("two-shot", 64)):
+        made, net = program(name, ranks, 2.0**20), network.tree(ranks, LINK, leaf=8, oversubscription=2.0)
+        conditions = Conditions(ports="fair", starts_s=skewed(ranks))
+        # The loop alone, of both.
+        tables_ = tables.Tables(
+            program=made, graph=made.graph(), paths=paths_of(made, net), network=net, conditions=conditions
+        )
+        spent = min(_loop(tables_, skewed(ranks)) for _ in range(REPEATS))
+        ours = run(made, net, conditions, engine="compiled events", record=False)
+        rate = ours.messages / spent / 1e6
+        show(f"nhalf, skewed tree: {name} of {ranks}", rate, "M messages/s", "-")
+        _beside_simgrid(ours, rate, name, oversubscription=2.0)
 
 
 MANY = 512
 
 
-def _simgrid_ring(ranks: int) -> tuple[float, float] | None:
-    """Return SimGrid's time of a ring [us] and its messages per second [M/s]; None without it or a compiler."""
+def paths_of(made: Program, net: network.Network) -> network.Paths:
+    graph = made.graph()
+    return network.paths(net, graph.source, graph.target)
+
+
+def _loop(prepared: tables.Tables, starts: Array) -> float:
+    """Return the CPU time of a compiled run whose tables are made [s]."""
+    start = time.process_time()
+    prepared.play(starts, compiled=True)
+    return time.process_time() - start
+
+
+def _beside_simgrid(ours: Run, rate: float, name: str, oversubscription: float = 0.0) -> None:
+    """Print SimGrid's rate on the same case, and both simulated times."""
+    starts = ours.conditions.starts_s
+    times_us = np.zeros(ours.program.ranks) if starts is None else starts * 1e6
+    answer = _simgrid(name, ours.program, times_us, oversubscription)
+    if answer is None:
+        return
+    time_us, found = answer
+    show(f"SimGrid S4U: {name} of {ours.program.ranks}", found, "M messages/s", "-", f"nhalf is {rate / found:.0f}x")
+    print(f"    simulated time: nhalf {float(ours.time_s) * 1e6:.6f} us, SimGrid {time_us:.6f} us")
+
+
+def _simgrid(name: str, made: Program, starts_us: Array, oversubscription: float) -> tuple[float, float] | None:
+    """Return SimGrid's time of an all-reduce [us] and its messages per second [M/s]; None without it or a compiler."""
     source = Path(__file__).with_name("simulate_simgrid.cpp")
     if shutil.which("g++") is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        built = Path(folder) / "ring"
-        made = subprocess.run(["g++", "-O2", "-o", built, source, "-lsimgrid"], capture_output=True, check=False)
-        if made.returncode:
+        built = Path(folder) / "simulate"
+        done = subprocess.run(["g++", "-O2", "-o", built, source, "-lsimgrid"], capture_output=True, check=False)
+        if done.returncode:
             print("SimGrid is not installed (Debian: libsimgrid-dev)")
             return None
-        played = subprocess.run([built, str(ranks), "16384", *SIMGRID.split(), "--log=root.thresh:critical"],
-                                capture_output=True, text=True, check=True)  # fmt: skip
-    time_us, messages, wall = played.stdout.split()
-    return float(time_us), float(messages) / float(wall) / 1e6
+        words = [name, str(made.ranks), f"{made.size_bytes:.0f}", str(oversubscription)]
+        played = subprocess.run([built, *words, *SIMGRID.split(), "--log=root.thresh:critical"],
+                                input=" ".join(map(repr, starts_us.tolist())), capture_output=True, text=True,
+                                check=True)  # fmt: skip
+    time_us, messages, spent = played.stdout.split()
+    return float(time_us), float(messages) / float(spent) / 1e6
 
 
 def _simpy_ring(ranks: int, chunk: int) -> int:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from nhalf.link import Link
 from nhalf.simulate import network
+from nhalf.simulate.building import Builder
 from nhalf.simulate.engine import Conditions, Record, run
-from nhalf.simulate.program import Builder, Indices, Program
+from nhalf.simulate.program import Indices, Program
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array

@@ -81,6 +81,13 @@ def test_draws_stand_beside_theory() -> None:
     assert entry["draws"]["latest_s"] == pytest.approx(entry["draws"]["expected_latest_s"], rel=0.05)
 
 
+def test_draws_of_every_algorithm_fit_a_narrow_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.WIDTH", "80")
+    page = invoke(*RING, "--algorithm", "all", "--draws", "50", "--skew", "exponential:10us")
+    assert max(map(len, page.splitlines())) <= 80
+    assert any(line.startswith("recursive-doubling ") for line in page.splitlines())
+
+
 def test_draws_may_come_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "late.txt").write_text("0us\n100us\n", encoding="utf-8")
     (entry,) = document(*RING, "--draws", "400", "--skew", str(tmp_path / "late.txt"))["runs"]
@@ -108,13 +115,14 @@ def test_a_schedule_of_ones_own_is_simulated(tmp_path: Path) -> None:
     assert entry["payload"] == "bitmask"
 
 
-def test_an_interrupt_leaves_a_labelled_partial(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("more", [(), ("--draws", "20", "--skew", "exponential:10us")])
+def test_an_interrupt_leaves_a_labelled_partial(capsys: pytest.CaptureFixture[str], more: tuple[str, ...]) -> None:
     import click
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    arguments = [*RING, "--algorithm", "ring,double-tree", "--json"]
+    arguments = [*RING, "--algorithm", "ring,double-tree", "--json", *more]
     with mock.patch.object(kernels, "play", stop), pytest.raises(click.Abort):
         simulate.main(arguments, standalone_mode=False)
     captured = capsys.readouterr()
@@ -158,6 +166,7 @@ def test_a_decode_loop_names_who_sets_the_pace() -> None:
         ((*RING, "--straggler", "rank 8: 1us"), "there is no rank 8"),
         ((*RING, "--straggler", "rank 1: jitter 1us"), "needs many steps"),
         ((*RING, "--draws", "100"), "--draws is given without --skew"),
+        ((*RING, "--skew", "normal:1us", "--timeline", "out.json"), "a timeline shows one run"),
         ((*RING, "--skew", "cauchy:1us"), "is not a skew"),
         ((*RING, "--routing", "1"), "no routing to skew"),
         (("missing.json", *LINK), "the file cannot be read"),
@@ -177,9 +186,19 @@ def test_bad_input_is_one_clear_error(arguments: tuple[str, ...], words: str) ->
     ("arguments", "why"),
     [
         (("--ranks", "1000000000"), "1,000,000,000 ranks are more than can be simulated"),
-        (("--ranks", "16384", "--algorithm", "two-shot"), "two-shot on 16,384 ranks holds 268,419,072 messages"),
-        (("--ranks", "16384", "--algorithm", "bidirectional-ring", "--ports", "fair"), "holds 1,073,676,288 messages"),
-        (("--ranks", "100000", "--topology", "mesh"), "a mesh of 100,000 ranks has 10,000,000,000 links"),
+        (("--ranks", "20000", "--algorithm", "two-shot", "--straggler", "rank 3: 1us"), "20,000 ranks that are not"),
+        (
+            ("--ranks", "16384", "--algorithm", "two-shot", "--ports", "fair"),
+            "16,384 ranks holds 536,838,144 messages or steps",
+        ),
+        (
+            ("--ranks", "16384", "--algorithm", "bidirectional-ring", "--ports", "fair"),
+            "holds 1,073,676,288 messages or steps",
+        ),
+        (
+            ("--ranks", "20000", "--algorithm", "recursive-doubling", "--topology", "mesh", "--protocol", "eager"),
+            "a mesh of 20,000 ranks has 400,000,000 links",
+        ),
         (("--ranks", "100000", "--topology", "ring", "--algorithm", "recursive-doubling"), "a ring of 100,000 ranks"),
     ],
 )

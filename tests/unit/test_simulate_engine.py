@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.link import Link
-from nhalf.simulate import network
+from nhalf.simulate import everyone, network
+from nhalf.simulate.building import Builder, together
 from nhalf.simulate.engine import Conditions, run
 from nhalf.simulate.path import by_cause, critical_path, utilisation
-from nhalf.simulate.program import Builder, Program, together
+from nhalf.simulate.program import Program
 from nhalf.simulate.programs import PROGRAMS, build
 from nhalf.simulate.programs.shape import Shape
 
@@ -51,6 +53,58 @@ def test_arrays_and_events_agree(op: str, name: str, *, skewed: bool) -> None:
     assert arrays == pytest.approx(events, rel=1e-9)
 
 
+SLOW = np.ones(8)
+SLOW[3] = 2.0
+
+
+@pytest.mark.parametrize(("op", "name"), [pair for pair in EVERY if pair[1] in {"direct", "one-shot", "two-shot"}])
+@pytest.mark.parametrize("topology", ["switch", "mesh"])
+@pytest.mark.parametrize("late", [0.0, 3e-6])
+@pytest.mark.parametrize("port_slowness", [None, SLOW])
+def test_arrays_and_events_agree_where_ranks_send_to_many(
+    op: str, name: str, topology: str, late: float, port_slowness: np.ndarray[tuple[int], np.dtype[np.float64]] | None
+) -> None:
+    made_for = made(op, name, size=1e6, skew=0.7) if op.startswith("moe") else made(op, name, size=1e6)
+    net = network.switch(8, LINK) if topology == "switch" else network.mesh(8, LINK)
+    starts = np.random.default_rng(7).exponential(late, 8)
+    conditions = Conditions(starts_s=starts, port_slowness=port_slowness, reduction_s_per_byte=1e-12)
+    arrays = run(made_for, net, conditions, engine="arrays").finished_s
+    events = run(made_for, net, conditions, engine="events").finished_s
+    assert arrays == pytest.approx(events, rel=1e-9)
+
+
+@pytest.mark.parametrize(("name", "most_bytes"), [("ring", 80), ("two-shot", 70), ("recursive-doubling", 110)])
+def test_a_message_takes_few_bytes(name: str, most_bytes: float) -> None:
+    pytest.importorskip("numba")
+    program = made("all-reduce", name, 4096 if name == "recursive-doubling" else 256)
+    net = network.switch(program.ranks, LINK)
+    run(made("all-reduce", name), network.switch(8, LINK), engine="compiled events")  # numba's own memory comes first
+    tracemalloc.start()
+    try:
+        run(program, net, engine="compiled events", record=False)
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken / program.messages < most_bytes
+
+
+@pytest.mark.parametrize("late", [0.0, 3e-6])
+def test_blocks_of_all_pairs_are_one_round(late: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = np.random.default_rng(2).exponential(late, 40)
+    program, net = made("all-reduce", "two-shot", 40), network.switch(40, LINK)
+    whole = run(program, net, Conditions(starts_s=starts), engine="arrays").finished_s
+    monkeypatch.setattr(everyone, "_CELLS", 130)
+    monkeypatch.setattr(everyone, "_is_one", lambda _: False)
+    assert run(program, net, Conditions(starts_s=starts), engine="arrays").finished_s.tolist() == whole.tolist()
+
+
+def test_all_pairs_of_many_ranks_need_no_list_of_messages() -> None:
+    program = made("all-reduce", "one-shot", 2**17)
+    found = run(program, network.switch(2**17, LINK))
+    assert found.messages == 2**17 * (2**17 - 1)
+    assert found.time_s == pytest.approx(5e-6 + (2**17 - 1) * 16384 / 50e9)
+
+
 @pytest.mark.parametrize("ports", ["fifo", "fair", "blocking"])
 @pytest.mark.parametrize("name", ["ring", "two-shot", "double-tree"])
 def test_compiled_and_plain_kernels_give_the_same_bits(name: str, ports: str) -> None:
@@ -63,7 +117,7 @@ def test_compiled_and_plain_kernels_give_the_same_bits(name: str, ports: str) ->
     assert plain.tolist() == compiled.tolist()
 
 
-@pytest.mark.parametrize("name", ["ring", "one-shot", "two-shot", "recursive-doubling"])
+@pytest.mark.parametrize("name", ["ring", "bidirectional-ring", "one-shot", "two-shot", "recursive-doubling"])
 def test_draws_played_at_once_are_draws_played_one_by_one(name: str) -> None:
     starts = np.random.default_rng(5).exponential(4e-6, (8, 20))
     net = network.switch(8, LINK)

@@ -17,7 +17,8 @@ from nhalf.simulate.programs.trees import binary_parents, double_parents
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nhalf.simulate.program import Program, Round
+    from nhalf.simulate.program import Program
+    from nhalf.simulate.round import AllPairs, Round
 
 EVERY = [(op, name) for op, names in PROGRAMS.items() for name in names]
 COUNTS = (*range(2, 19), 31, 33, 64, 128)
@@ -50,7 +51,7 @@ def test_beyond_128_ranks_a_fingerprint_checks(name: str) -> None:
 def test_a_lost_round_is_found(ranks: int) -> None:
     whole = build("all-reduce", "recursive-doubling", Shape(ranks=ranks, size_bytes=100.0))
 
-    def without_last() -> Iterator[Round]:
+    def without_last() -> Iterator[Round | AllPairs]:
         assert whole.rounds is not None
         yield from list(whole.rounds())[:-1]
 
@@ -61,7 +62,7 @@ def test_a_lost_round_is_found(ranks: int) -> None:
 def test_a_doubled_contribution_is_found_by_bitmask() -> None:
     whole = build("reduce", "direct", Shape(ranks=5, size_bytes=100.0))
 
-    def twice() -> Iterator[Round]:
+    def twice() -> Iterator[Round | AllPairs]:
         assert whole.rounds is not None
         for played in whole.rounds():
             yield replace(played, times=2)
@@ -73,7 +74,7 @@ def test_a_doubled_contribution_is_found_by_bitmask() -> None:
 def test_a_doubled_contribution_is_found_by_fingerprint() -> None:
     whole = build("reduce", "direct", Shape(ranks=130, size_bytes=100.0))
 
-    def twice() -> Iterator[Round]:
+    def twice() -> Iterator[Round | AllPairs]:
         assert whole.rounds is not None
         for played in whole.rounds():
             yield replace(played, times=2)

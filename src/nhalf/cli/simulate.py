@@ -95,6 +95,12 @@ def collective(op: str, as_json: bool, timeline: str | None, **flags: Any) -> No
 
     session = Session.read(op, flags)
     if flags["draws"] or flags["skew"]:
+        if timeline:
+            raise InputError(
+                "a timeline shows one run, and --draws makes many",
+                where="--timeline",
+                do="leave out --skew",
+            )
         session.show_draws(as_json=as_json)
         return
     session.show(as_json=as_json, timeline=Path(timeline) if timeline else None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
-from dataclasses import dataclass, field
+import threading
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +86,7 @@ class Session:
                 try:
                     played = run(program, self.machine.network, self.conditions, progress=progress.advance)
                 except KeyboardInterrupt:
-                    interrupted = f"interrupted in {program.algorithm} after {progress.share:.0%} of its messages"
+                    interrupted = progress.words
                     break
             outcomes.append(outcome(played, self.machine))
         if outcomes:
@@ -94,8 +94,12 @@ class Session:
         if timeline is not None and outcomes:
             write_text(timeline, json.dumps(make_timeline([one.run for one in outcomes])))
             click.echo(f"wrote {timeline}: open it in Perfetto (ui.perfetto.dev) or chrome://tracing", err=True)
+        self._leave_if(interrupted, len(outcomes))
+
+    def _leave_if(self, interrupted: str, shown: int) -> None:
+        """Leave as an interrupted command does, if it was, and say how much of the answer was shown."""
         if interrupted:
-            output.warn(f"partial: {interrupted}; {len(outcomes)} of {len(self.programs)} algorithms are shown")
+            output.warn(f"partial: {interrupted}; {shown} of {len(self.programs)} algorithms are shown")
             raise click.Abort
 
     def _print(self, outcomes: list[Outcome], *, as_json: bool, partial: str) -> None:
@@ -112,41 +116,46 @@ class Session:
             raise InputError("--draws is given without --skew", where="--skew", do="add --skew exponential:10us")
         outcomes: list[Outcome] = []
         spreads = []
+        interrupted = ""
         for program in self.programs:
-            base = run(program, self.machine.network, self.conditions)
             starts = self.skew.draw(program.ranks, self.draws, self.seed)
             if self.conditions.starts_s is not None:
                 starts = starts + self.conditions.starts_s[:, None]
-            played = self._drawn(program, starts)
+            with _Progress(program, draws=self.draws + 1) as progress:
+                try:
+                    base = run(program, self.machine.network, self.conditions, progress=progress.advance)
+                    played = self._drawn(program, starts, progress)
+                except KeyboardInterrupt:
+                    interrupted = progress.words
+                    break
             outcomes.append(outcome(base, self.machine))
             spreads.append(spread(played, base, self.skew))
-        if as_json:
-            output.write_json(report.spreads_document(spreads, outcomes, where=self.words, skew=self.skew.text))
-            return
-        canvas = output.canvas()
-        program = self.programs[0]
-        task = f"{program.op} of {units.format_size(program.size_bytes)} on {program.ranks} ranks, {self.words}"
-        report.write_spreads(spreads, canvas, task=task, skew=self.skew.text, next_command=self._next())
-        output.write(canvas.text)
+        if as_json and outcomes:
+            output.write_json(
+                report.spreads_document(spreads, outcomes, where=self.words, skew=self.skew.text, partial=interrupted)
+            )
+        elif outcomes:
+            canvas = output.canvas()
+            program = self.programs[0]
+            task = f"{program.op} of {units.format_size(program.size_bytes)} on {program.ranks} ranks, {self.words}"
+            report.write_spreads(
+                spreads, canvas, ranks=program.ranks, task=task, skew=self.skew.text, next_command=self._next()
+            )
+            output.write(canvas.text)
+        self._leave_if(interrupted, len(outcomes))
 
-    def _drawn(self, program: Program, starts: Array) -> Run:
+    def _drawn(self, program: Program, starts: Array, progress: _Progress) -> Run:
         """Return the run of many draws."""
-        known = self.conditions
-        conditions = Conditions(
-            ports=known.ports,
-            protocol=known.protocol,
-            starts_s=starts,
-            slowness=known.slowness,
-            port_slowness=known.port_slowness,
-            reduction_s_per_byte=known.reduction_s_per_byte,
-        )
-        with _Progress(program, draws=starts.shape[1]) as progress:
-            return run(program, self.machine.network, conditions, progress=progress.advance)
+        conditions = replace(self.conditions, starts_s=starts)
+        return run(program, self.machine.network, conditions, progress=progress.advance)
 
     def _next(self) -> str:
         """Return the command to try next."""
         if self.skew is None and self.conditions.starts_s is None:
             return "add --straggler 'rank 3: 20us', or --draws 10000 --skew exponential:10us"
+        if self.skew is not None:
+            every = "" if self.flags["algorithm"] else "--algorithm all, or "
+            return f"add {every}--ports fair for ports that all messages share"
         return "add --timeline out.json and open it in Perfetto, or --ports fair for shared links"
 
 
@@ -241,38 +250,47 @@ def _skew(flags: dict[str, Any]) -> tuple[Skew | None, int]:
 
 
 class _Progress:
-    """A bar on standard error, once a run has taken two seconds."""
+    """A bar on standard error, once a run has taken two seconds; it only pulses while the run cannot say how far it is.
+
+    A timer of its own shows it: a run by events is one call.
+    """
 
     def __init__(self, program: Program, *, draws: int = 1) -> None:
-        self._program, self._draws = program, draws
-        self._total = 0
+        self._name = program.algorithm
+        self._total = program.messages * draws
         self._done = 0
-        self._begun = time.monotonic()
         self._bar: Any = None
         self._task: Any = None
+        self._timer = threading.Timer(_PATIENCE_S, self._show)
+        self._timer.daemon = True
 
     def __enter__(self) -> Self:
+        self._timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._timer.join()
         if self._bar is not None:
             self._bar.stop()
 
     @property
-    def share(self) -> float:
-        """Return the part that is done."""
-        self._total = self._total or self._program.messages
-        return min(1.0, self._done / self._total)
+    def words(self) -> str:
+        """Return how far an interrupted run came."""
+        return f"interrupted in {self._name} after {min(1.0, self._done / self._total):.0%} of its messages"
 
     def advance(self, messages: int) -> None:
-        """Count messages, and show the bar when it is time."""
+        """Count messages."""
         self._done += messages
-        if self._bar is None and time.monotonic() - self._begun > _PATIENCE_S:
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task(self._program.algorithm, total=self._program.messages)
         if self._bar is not None:
-            self._bar.update(self._task, completed=self._done)
+            self._bar.update(self._task, completed=self._done, total=self._total)
+
+    def _show(self) -> None:
+        """Show the bar."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        bar = Progress(console=Console(stderr=True), transient=True)
+        self._task = bar.add_task(self._name, total=self._total if self._done else None, completed=self._done)
+        bar.start()
+        self._bar = bar

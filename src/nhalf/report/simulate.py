@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _SHOWN = 4
 """Links of a chain of ranks that are spelled out at either end of it."""
 _BUSY = 3
+_LARGE = 1e3
+"""A ratio from which all its digits are shown, not its order of magnitude."""
 _SMALL = 1e-3
 """A difference below this is shown by its order of magnitude."""
 
@@ -77,9 +79,10 @@ def _verdict(outcomes: Sequence[Outcome], best: Outcome) -> str:
     what = f"{name} takes {units.format_time(_time(best))}"
     if len(outcomes) > 1:
         worst = max(outcomes, key=_time)
+        ratio = _time(worst) / _time(best)
         what = (
             f"{name} is the fastest of {len(outcomes)}: {units.format_time(_time(best))}, "
-            f"{_time(worst) / _time(best):.3g}x faster than {worst.run.program.algorithm}"
+            f"{f'{ratio:.3g}' if ratio < _LARGE else f'{ratio:,.0f}'}x faster than {worst.run.program.algorithm}"
         )
     return f"{what}; {share:.0%} of it is {cause}." if cause else f"{what}."
 
@@ -115,7 +118,7 @@ def _explained(one: Outcome) -> list[str]:
     lines = (
         [f"Critical path: {path_words(one.path)}"]
         if one.path
-        else ["No critical path: the run has too many messages to keep (over 10^6)."]
+        else ["No critical path: a run of so many messages keeps no record of them."]
     )
     if one.usage:
         shown = ", ".join(f"{use.name} {use.share:.1%}" for use in one.usage[:_BUSY])
@@ -223,7 +226,9 @@ def _stretch(stretch: Stretch) -> dict[str, Any]:
     }
 
 
-def write_spreads(spreads: Sequence[Spread], canvas: Canvas, *, task: str, skew: str, next_command: str) -> None:
+def write_spreads(
+    spreads: Sequence[Spread], canvas: Canvas, *, ranks: int, task: str, skew: str, next_command: str
+) -> None:
     """Write the times of many draws: the verdict, the table, and theory beside the mean of the latest arrival."""
     best = min(spreads, key=lambda one: one.mean_s)
     canvas.paragraph(
@@ -234,36 +239,29 @@ def write_spreads(spreads: Sequence[Spread], canvas: Canvas, *, task: str, skew:
     canvas.paragraph(f"p50 {units.format_time(best.p50_s)}, p99 {units.format_time(best.p99_s)}")
     canvas.heading(f"{task}, {best.draws} draws")
     canvas.table(
-        ["<algorithm", "no skew", "mean", "p50", "p99", "skew costs", "latest arrival", "theory"],
+        ["<algorithm", "no skew", "mean", "p50", "p99", "skew costs"],
         [
             [
                 one.algorithm,
-                *(
-                    units.format_time(value)
-                    for value in (
-                        one.base_s,
-                        one.mean_s,
-                        one.p50_s,
-                        one.p99_s,
-                        one.cost_s,
-                        one.latest_s,
-                        one.expected_s,
-                    )
-                ),
+                *map(units.format_time, (one.base_s, one.mean_s, one.p50_s, one.p99_s, one.cost_s)),
             ]
             for one in spreads
         ],
+        marked=[spreads.index(best)] if len(spreads) > 1 else [],
     )
-    canvas.paragraph(f"Theory of the latest of K arrivals: {best.rule}.")
+    canvas.paragraph(
+        f"The latest of {ranks} ranks arrives {units.format_time(best.latest_s)} late on average, in every row alike; "
+        f"theory says {units.format_time(best.expected_s)}: {best.rule}."
+    )
     canvas.heading("Next")
     canvas.paragraph(f"  {next_command}", indent="    ")
 
 
 def spreads_document(
-    spreads: Sequence[Spread], outcomes: Sequence[Outcome], *, where: str, skew: str
+    spreads: Sequence[Spread], outcomes: Sequence[Outcome], *, where: str, skew: str, partial: str = ""
 ) -> dict[str, Any]:
-    """Return the document of many draws: the runs without skew, each with its draws."""
-    found = document(outcomes, where=where)
+    """Return the document of many draws: the runs without skew, each with its draws; `partial` as in `document`."""
+    found = document(outcomes, where=where, partial=partial)
     for entry, one in zip(found["runs"], spreads, strict=True):
         entry["draws"] = {
             "skew": skew,

@@ -9,7 +9,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nhalf.simulate import kernels, sharing
+from nhalf.simulate import binary_heap, kernels, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,13 +31,13 @@ def compiled_play() -> Callable[[Plan, State, Work, int], None]:
     import numba
 
     done: dict[str, Any] = {}
-    for original in (sharing, kernels):
+    for original in (binary_heap, sharing, kernels):
         module = _copy(original)
         # A kernel finds those it calls among its module's globals, so these must be compiled first.
         for name in done.keys() & vars(module).keys():
             setattr(module, name, done[name])
         for name in original.COMPILED:
-            done[name] = numba.njit(cache=True)(getattr(module, name))
+            done[name] = numba.njit(cache=True, nogil=True)(getattr(module, name))
             setattr(module, name, done[name])
     play: Callable[[Plan, State, Work, int], None] = done["play"]
     return play

@@ -10,7 +10,7 @@ import numpy as np
 
 from nhalf.errors import InputError
 from nhalf.simulate.compiled import WORTH_COMPILING, is_installed
-from nhalf.simulate.network import paths
+from nhalf.simulate.network import must_hold, paths
 from nhalf.simulate.program import check_messages
 from nhalf.simulate.rounds import Player, can_play
 from nhalf.simulate.tables import Conditions, Record, Tables, adding
@@ -18,16 +18,17 @@ from nhalf.simulate.tables import Conditions, Record, Tables, adding
 __all__ = ["Conditions", "Record", "Run", "run"]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from nhalf.breakdown import Array
     from nhalf.simulate.network import Network
-    from nhalf.simulate.program import Program
+    from nhalf.simulate.program import Graph, Program
 
 WORTH_ARRAYS = 50_000
 """Messages from which a program whose ranks send to many runs as arrays, without a record."""
 LONGEST_RECORD = 1_000_000
 """Messages up to which a run keeps when each one was posted and ended."""
+_MOST_STEPS = 10 * LONGEST_RECORD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,14 +83,14 @@ def run(
         )
     if conditions.port_slowness is not None:
         network = network.slowed(conditions.port_slowness)
-    fits = can_play(program, network, conditions.ports, conditions.protocol)
+    fits = engine in ("", "arrays") and can_play(program, network, conditions.ports, conditions.protocol)
     if engine == "arrays" and not fits:
         raise InputError("messages may meet in this program, so arrays cannot hold it", where="engine")
     if fits and engine == "" and not program.is_paired():
         # Arrays keep no record of rounds in which a rank sends to many; a small run is worth its critical path.
         draws = 1 if conditions.starts_s is None else int(np.asarray(conditions.starts_s).size / program.ranks)
         fits = program.messages * draws > WORTH_ARRAYS or draws > 1
-    if fits and engine in ("", "arrays"):
+    if fits:
         return _by_arrays(program, network, conditions, progress, record=record)
     return _by_events(program, network, conditions, engine, progress=progress, record=record)
 
@@ -113,6 +114,8 @@ def _by_arrays(
     starts = _starts(program, conditions)
     messages = program.messages
     kept = record and starts.ndim == 1 and messages <= LONGEST_RECORD and program.is_paired()
+    # A round in which few ranks take part is a step of all of them in a record.
+    kept = kept and program.step_count <= _MOST_STEPS
     player = Player(
         network=network,
         ready=starts.copy(),
@@ -150,7 +153,8 @@ def _by_events(
     record: bool,
 ) -> Run:
     """Return a run by the event engine; draws are run one after the other."""
-    check_messages(program.algorithm, program.ranks, program.messages)
+    check_messages(program.algorithm, program.ranks, max(program.messages, program.step_count))
+    must_hold(f"a {network.kind}", network.ranks, len(network.capacity_bytes_per_s))
     graph = program.graph()
     ways = paths(network, graph.source, graph.target)
     starts = _starts(program, conditions)
@@ -163,7 +167,7 @@ def _by_events(
     for draw in range(draws.shape[1]):
         last = tables.play(draws[:, draw], compiled=compiled)
         finished[:, draw] = draws[:, draw]
-        np.maximum.at(finished[:, draw], graph.rank, last.closed_s)
+        _settle(finished[:, draw], graph, last.closed)
         if progress is not None:
             progress(graph.messages)
     return Run(
@@ -173,5 +177,17 @@ def _by_events(
         finished_s=finished.reshape(starts.shape),
         engine="compiled events" if compiled else "events",
         messages=graph.messages,
-        record=last if record and starts.ndim == 1 and graph.messages <= LONGEST_RECORD else None,
+        record=tables.record(last)
+        if record and last is not None and starts.ndim == 1 and graph.messages <= LONGEST_RECORD
+        else None,
     )
+
+
+def _settle(finished: Array, graph: Graph, closed: Sequence[float]) -> None:
+    """Put off when each rank is finished [s], in place, to when the last of its steps closed."""
+    ends = np.asarray(closed)
+    if graph.stride == graph.ranks:
+        # The steps of a rank follow each other, so its last one closes last.
+        np.maximum(finished, ends[-graph.ranks :], out=finished)
+        return
+    np.maximum.at(finished, graph.rank, ends)

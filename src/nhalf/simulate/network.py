@@ -20,9 +20,12 @@ import numpy as np
 
 from nhalf.breakdown import Array
 from nhalf.errors import InputError
-from nhalf.simulate.program import MOST_AT_ONCE, Indices, Ints
+from nhalf.simulate.program import MOST_AT_ONCE, Indices
+from nhalf.simulate.round import Ints
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nhalf.link import Link
 
 Route: TypeAlias = Callable[[Ints, Ints], tuple[Ints, Array]]
@@ -52,6 +55,7 @@ class Network:
         """
         if np.all(factors == 1):
             return self
+        must_hold(f"a {self.kind} with slow ports", self.ranks, len(self.capacity_bytes_per_s))
         capacity = self.capacity_bytes_per_s.copy()
         slow = np.flatnonzero(factors != 1)
         touched: dict[int, float] = {}
@@ -74,7 +78,7 @@ def switch(ranks: int, link: Link) -> Network:
     alpha, beta = _numbers(link)
 
     def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
-        return np.stack([source, target + ranks], axis=1), np.full(len(source), alpha)
+        return np.stack([source, target + ranks], axis=1), np.broadcast_to(np.float64(alpha), len(source))
 
     def name(index: int) -> str:
         return f"rank {index % ranks} {'in' if index >= ranks else 'out'}"
@@ -86,11 +90,10 @@ def switch(ranks: int, link: Link) -> Network:
 
 def mesh(ranks: int, link: Link) -> Network:
     """Return ranks with a link of their own to each other rank."""
-    _must_hold("a mesh", ranks, ranks * ranks)
     alpha, beta = _numbers(link)
 
     def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
-        return (source * ranks + target)[:, None], np.full(len(source), alpha)
+        return (source * ranks + target)[:, None], np.broadcast_to(np.float64(alpha), len(source))
 
     def name(index: int) -> str:
         return f"link {index // ranks} to {index % ranks}"
@@ -98,7 +101,7 @@ def mesh(ranks: int, link: Link) -> Network:
     return Network(
         kind="mesh",
         ranks=ranks,
-        capacity_bytes_per_s=np.full(ranks * ranks, beta),
+        capacity_bytes_per_s=np.broadcast_to(np.float64(beta), ranks * ranks),
         route=route,
         name=name,
         private=True,
@@ -195,7 +198,7 @@ def torus(columns: int, rows: int, link: Link, *, hop_latency_s: float | None = 
         return np.where(hops < np.abs(steps)[:, None], direction * ranks + at, -1)
 
     def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
-        _must_hold(f"a {kind}", ranks, len(source) * (columns // 2 + rows // 2))
+        must_hold(f"a {kind}", ranks, len(source) * (columns // 2 + rows // 2))
         across = _shorter((target % columns - source % columns) % columns, columns)
         along = _shorter((target // columns - source // columns) % rows, rows)
         corner = source // columns * columns + target % columns
@@ -220,8 +223,14 @@ def torus(columns: int, rows: int, link: Link, *, hop_latency_s: float | None = 
     )
 
 
-def _must_hold(what: str, ranks: int, links: int) -> None:
-    """Refuse a network whose links, or the links of whose paths, memory does not hold."""
+def must_hold(what: str, ranks: int, links: int) -> None:
+    """Refuse a network whose links, or the links of whose paths, memory does not hold.
+
+    Raises
+    ------
+    InputError
+        There are more.
+    """
     if links > MOST_AT_ONCE:
         raise InputError(
             f"{what} of {ranks:,} ranks has {links:,} links to keep",
@@ -241,14 +250,18 @@ def _numbers(link: Link) -> tuple[float, float]:
     return float(link.latency_s), float(link.bandwidth_bytes_per_s)
 
 
-def _distinct(keys: Ints, ranks: int) -> tuple[Ints, Ints]:
-    """Return the distinct keys below ranks squared, in order, and the place of each key among them."""
+def _distinct(source: Ints | Indices, target: Ints | Indices, ranks: int) -> tuple[Ints, Indices]:
+    """Return the distinct pairs as source x ranks + target, in order, and the place of each message's among them."""
+    keys = source.astype(np.int64)
+    keys *= ranks
+    keys += target
     if ranks > _LARGEST_TABLE:
         pairs, of = np.unique(keys, return_inverse=True)
-        return pairs, of
+        return pairs, of.astype(np.int32)
     seen = np.zeros(ranks * ranks, dtype=np.bool_)
     seen[keys] = True
-    places = np.cumsum(seen) - 1
+    places = np.cumsum(seen, dtype=np.int32)
+    places -= 1
     return np.flatnonzero(seen), places[keys]
 
 
@@ -265,7 +278,7 @@ class Paths:
     """
 
     of: Indices
-    start: Ints
+    start: Indices
     links: Indices
     latency_s: Array
     rate_bytes_per_s: Array
@@ -279,20 +292,25 @@ def paths(network: Network, source: Ints | Indices, target: Ints | Indices) -> P
     InputError
         A message from a rank to itself or to a rank that the network does not have.
     """
-    keys = source.astype(np.int64) * network.ranks + target
-    pairs, of = _distinct(keys, network.ranks)
+    pairs, of = _distinct(source, target, network.ranks)
     start, end = pairs // network.ranks, pairs % network.ranks
     if len(start) and np.any(start == end):
         raise InputError(f"rank {start[start == end][0]} sends a message to itself", where="schedule")
     links, latency = network.route(start, end)
     used = links >= 0
-    offsets = np.zeros(len(pairs) + 1, dtype=np.int64)
+    offsets = np.zeros(len(pairs) + 1, dtype=np.int32)
     np.cumsum(used.sum(axis=1), out=offsets[1:])
-    capacity = np.where(used, network.capacity_bytes_per_s[np.maximum(links, 0)], np.inf)
     return Paths(
-        of=of.astype(np.int32),
+        of=of,
         start=offsets,
         links=links[used].astype(np.int32),
         latency_s=latency,
-        rate_bytes_per_s=capacity.min(axis=1, initial=np.inf),
+        rate_bytes_per_s=narrowest(network.capacity_bytes_per_s, links, used),
     )
+
+
+def narrowest(capacity: Array, links: Ints, used: NDArray[np.bool_]) -> Array:
+    """Return the capacity of the narrowest link of each route [bytes/s]."""
+    if len(capacity) and (capacity.strides == (0,) or np.all(capacity == capacity[0])):
+        return np.broadcast_to(capacity[0], len(links))
+    return np.asarray(np.where(used, capacity[np.maximum(links, 0)], np.inf).min(axis=1, initial=np.inf))

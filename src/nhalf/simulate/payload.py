@@ -13,7 +13,8 @@ from nhalf.simulate.program import ALL, ANY, LATEST_BITMASK, NONE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nhalf.simulate.program import Goal, Graph, Ints, Program
+    from nhalf.simulate.program import Goal, Graph, Program
+    from nhalf.simulate.round import Ints
 
 _SEED = 20260101
 _WORD = 64

@@ -6,7 +6,6 @@ A program is a stream of rounds where it can be (a ring on 16,384 ranks is half 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,12 +15,12 @@ from numpy.typing import NDArray
 from nhalf.errors import InputError
 
 if TYPE_CHECKING:
-    from nhalf.breakdown import Array
+    from collections.abc import Callable, Iterator, Sequence
 
-Ints: TypeAlias = NDArray[np.int64]
+    from nhalf.breakdown import Array
+    from nhalf.simulate.round import AllPairs, Ints, Round
+
 Indices: TypeAlias = NDArray[np.int32]
-Blocks: TypeAlias = Callable[[int], Ints]
-"""Which blocks each message of a round carries at its i-th repetition, shape (messages, blocks); -1 fills up."""
 
 MOST_RANKS = 2**20
 """More ranks are a slip of the pen: a ring among them would take days."""
@@ -32,56 +31,24 @@ LATEST_BITMASK = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Round:
-    """Messages that ranks post together: a rank posts all it sends and receives, waits for all, and goes on.
-
-    Message i moves `size_bytes` [bytes] (one number, or one per message) from `source[i]` to `target[i]`; the round is
-    played `times` times. The receiver of a round that `reduces` adds what it gets to what it has. `shift` is set when
-    every rank sends one message to the rank `shift` places on, in rank order.
-    """
-
-    source: Ints
-    target: Ints
-    size_bytes: float | Array
-    blocks: Blocks
-    reduces: bool = False
-    times: int = 1
-    shift: int = 0
-
-    @property
-    def messages(self) -> int:
-        """Return how many messages one playing of the round has."""
-        return len(self.source)
-
-    @property
-    def sizes(self) -> Array:
-        """Return the size of each message [bytes]."""
-        return np.broadcast_to(np.asarray(self.size_bytes, dtype=np.float64), self.source.shape)
-
-    def is_paired(self) -> bool:
-        """Tell whether no rank sends, and none receives, more than one message."""
-        if self.shift:
-            return True
-        return len(np.unique(self.source)) == len(self.source) and len(np.unique(self.target)) == len(self.target)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Graph:
     """Steps of ranks and the messages between them.
 
     A step opens when every step before it has closed, posts its messages (their `source_step` sends them, their
-    `target_step` receives them), and closes when they are done and what it reduces has been added up. `before` holds
-    the edges, one (earlier, later) pair of steps a row. Messages are sorted by their source step.
-    `earliest_s` [s] keeps a step from opening sooner; `blocks` is what each message carries.
+    `target_step` receives them), and closes when they are done and what it reduces has been added up. Messages are
+    sorted by their source step. `edges` says which step follows which, one (earlier, later) pair a row; where they are
+    left out, step i is followed by step i + `stride`. `earliest_s` [s] keeps a step from opening sooner; `blocks` is
+    what each message carries.
     """
 
     ranks: int
     rank: Indices
-    before: NDArray[np.int32]
     source_step: Indices
     target_step: Indices
     size_bytes: Array
     reduces: NDArray[np.bool_]
+    edges: NDArray[np.int32] | None = None
+    stride: int = 0
     blocks: Ints | None = None
     earliest_s: Array | None = None
 
@@ -99,6 +66,29 @@ class Graph:
     def target(self) -> Indices:
         """Return the rank that receives each message."""
         return self.rank[self.target_step]
+
+    @property
+    def before(self) -> NDArray[np.int32]:
+        """Return the edges, also where only their stride is kept; shape (edges, 2)."""
+        if self.edges is not None:
+            return self.edges
+        later = np.arange(self.stride, len(self.rank), dtype=np.int32)
+        return np.stack([later - np.int32(self.stride), later], axis=1)
+
+    def followers(self) -> tuple[Indices, Indices]:
+        """Return the steps that follow each step, as a ragged list: offsets and steps; empty where a stride says it."""
+        if self.edges is None:
+            return np.zeros(1, dtype=np.int32), np.zeros(0, dtype=np.int32)
+        earlier, later = self.edges[:, 0], self.edges[:, 1]
+        return offsets(earlier, len(self.rank)), np.ascontiguousarray(later[grouped(earlier)])
+
+    def awaits(self) -> Indices:
+        """Return how many steps come before each step."""
+        if self.edges is not None:
+            return np.bincount(self.edges[:, 1], minlength=len(self.rank)).astype(np.int32)
+        found = np.ones(len(self.rank), dtype=np.int32)
+        found[: self.stride] = 0
+        return found
 
     def reduced_bytes(self) -> Array:
         """Return what each step adds up [bytes]."""
@@ -135,7 +125,7 @@ class Program:
     algorithm: str
     ranks: int
     size_bytes: float
-    rounds: Callable[[], Iterator[Round]] | None = None
+    rounds: Callable[[], Iterator[Round | AllPairs]] | None = None
     steps: Graph | None = None
     goal: Callable[[], Goal] | None = None
     notes: tuple[str, ...] = field(default=())
@@ -147,11 +137,18 @@ class Program:
             return self.steps.messages
         return sum(played.messages * played.times for played in self._rounds())
 
+    @property
+    def step_count(self) -> int:
+        """Return how many steps its graph has: of rounds, one for each rank in each playing."""
+        if self.steps is not None:
+            return len(self.steps.rank)
+        return self.ranks * sum(played.times for played in self._rounds())
+
     def is_paired(self) -> bool:
         """Tell whether the program is rounds in which a rank sends and receives at most one message."""
         return self.rounds is not None and all(played.is_paired() for played in self._rounds())
 
-    def _rounds(self) -> Iterator[Round]:
+    def _rounds(self) -> Iterator[Round | AllPairs]:
         return self.rounds() if self.rounds is not None else iter(())
 
     def graph(self) -> Graph:
@@ -159,29 +156,57 @@ class Program:
         return self.steps if self.steps is not None else from_rounds(self.ranks, list(self._rounds()))
 
 
-def from_rounds(ranks: int, rounds: Sequence[Round]) -> Graph:
+def from_rounds(ranks: int, rounds: Sequence[Round | AllPairs]) -> Graph:
     """Return rounds as a graph; the step of rank r in the i-th playing is i x ranks + r."""
     played = [one for one in rounds for _ in range(one.times)]
-    offsets = np.arange(len(played), dtype=np.int32) * ranks
     counts = [one.messages for one in played]
-    base = np.repeat(offsets, counts)
-    empty = np.zeros(0, dtype=np.int64)
-    source = base + np.concatenate([one.source for one in played] or [empty]).astype(np.int32)
-    target = base + np.concatenate([one.target for one in played] or [empty]).astype(np.int32)
-    sizes = np.concatenate([one.sizes for one in played] or [np.zeros(0)])
+    base = np.arange(len(played), dtype=np.int32) * ranks
+    source, target = np.repeat(base, counts), np.repeat(base, counts)
+    ends = np.cumsum([0, *counts])
+    for one, start, end in zip(played, ends, ends[1:], strict=False):
+        source[start:end] += one.source
+        target[start:end] += one.target
+    alike = len({one.size_bytes for one in rounds if isinstance(one.size_bytes, float)}) == 1 and all(
+        isinstance(one.size_bytes, float) for one in rounds
+    )
+    sizes = (
+        np.broadcast_to(np.float64(rounds[0].size_bytes), len(source))
+        if alike
+        else np.concatenate([one.sizes for one in played] or [np.zeros(0)])
+    )
     reduces = np.repeat(np.array([one.reduces for one in played], dtype=np.bool_), counts)
-    order = np.argsort(source, kind="stable")
-    steps = np.arange(len(played) * ranks, dtype=np.int32)
-    later = steps[ranks:]
+    if np.any(source[1:] < source[:-1]):
+        order = grouped(source)
+        source, target, reduces = source[order], target[order], reduces[order]
+        sizes = sizes if alike else sizes[order]
     return Graph(
         ranks=ranks,
-        rank=steps % np.int32(ranks),
-        before=np.stack([later - np.int32(ranks), later], axis=1),
-        source_step=source[order],
-        target_step=target[order],
-        size_bytes=sizes[order],
-        reduces=reduces[order],
+        rank=np.arange(len(played) * ranks, dtype=np.int32) % np.int32(ranks),
+        source_step=source,
+        target_step=target,
+        size_bytes=sizes,
+        reduces=reduces,
+        stride=ranks,
     )
+
+
+def offsets(values: Indices, length: int) -> Indices:
+    """Return where the entries of each of `length` values start in a sorted list of them, and where the last end."""
+    found = np.zeros(length + 1, dtype=np.int32)
+    np.cumsum(np.bincount(values, minlength=length), out=found[1:])
+    return found
+
+
+def grouped(values: Indices) -> Indices:
+    """Return the places of the entries of an array, those of the lowest value first, each value's in order."""
+    if not len(values):
+        return np.zeros(0, dtype=np.int32)
+    place = np.full(int(values.max()) + 1, -1, dtype=np.int32)
+    count = np.arange(len(values), dtype=np.int32)
+    place[values] = count
+    if np.array_equal(place[values], count):
+        return place[place >= 0]  # all are different: no need to sort
+    return np.argsort(values, kind="stable").astype(np.int32)
 
 
 def check_ranks(ranks: int) -> None:
@@ -211,81 +236,8 @@ def check_messages(name: str, ranks: int, messages: int) -> None:
     """
     if messages > MOST_AT_ONCE:
         raise InputError(
-            f"{name} on {ranks:,} ranks holds {messages:,} messages at once",
+            f"{name} on {ranks:,} ranks holds {messages:,} messages or steps at once",
             where="--ranks",
-            allowed=f"{MOST_AT_ONCE:,} messages",
+            allowed=f"{MOST_AT_ONCE:,}",
             do="simulate fewer ranks; a ring on a switch is played round by round and needs little memory",
         )
-
-
-class Builder:
-    """Collects the steps and messages of a graph one by one, as the pipelined programs and schedules make them."""
-
-    def __init__(self, ranks: int) -> None:
-        """Start with no step."""
-        self.ranks = ranks
-        self._rank: list[int] = []
-        self._earliest: list[float] = []
-        self._before: list[tuple[int, int]] = []
-        self._messages: list[tuple[int, int, float, bool, int]] = []
-
-    def step(self, rank: int, after: Sequence[int] = (), *, earliest_s: float = 0.0) -> int:
-        """Add a step of a rank that opens after others have closed, and return its number."""
-        number = len(self._rank)
-        self._rank.append(rank)
-        self._earliest.append(earliest_s)
-        self._before.extend((earlier, number) for earlier in after)
-        return number
-
-    def wait(self, later: int, earlier: int) -> None:
-        """Make one step wait for another."""
-        self._before.append((earlier, later))
-
-    def message(self, source: int, target: int, size_bytes: float, *, block: int = 0, reduces: bool = False) -> None:
-        """Add a message between two steps that carries one block."""
-        self._messages.append((source, target, size_bytes, reduces, block))
-
-    def graph(self) -> Graph:
-        """Return the graph."""
-        source, target, size, reduces, block = (
-            np.array(column) for column in (zip(*self._messages, strict=True) if self._messages else ([],) * 5)
-        )
-        order = np.argsort(source, kind="stable")
-        return Graph(
-            ranks=self.ranks,
-            rank=np.array(self._rank, dtype=np.int32),
-            before=np.array(self._before, dtype=np.int32).reshape(-1, 2),
-            source_step=source[order].astype(np.int32),
-            target_step=target[order].astype(np.int32),
-            size_bytes=size[order].astype(np.float64),
-            reduces=reduces[order].astype(np.bool_),
-            blocks=block[order].astype(np.int64)[:, None],
-            earliest_s=np.array(self._earliest) if any(self._earliest) else None,
-        )
-
-
-def together(programs: Sequence[Program], places: Sequence[Sequence[int]], ranks: int) -> Program:
-    """Return programs that run side by side: rank i of the p-th is rank `places[p][i]` of `ranks` in all.
-
-    Their data are not checked: each is another group's.
-    """
-    graphs = [program.graph() for program in programs]
-    shifts = np.cumsum([0, *(len(graph.rank) for graph in graphs)]).astype(np.int32)
-    mapped = [np.asarray(place, dtype=np.int32)[graph.rank] for graph, place in zip(graphs, places, strict=True)]
-    pairs = list(zip(graphs, shifts[:-1], strict=True))
-    joined = Graph(
-        ranks=ranks,
-        rank=np.concatenate(mapped),
-        before=np.concatenate([graph.before + shift for graph, shift in pairs]),
-        source_step=np.concatenate([graph.source_step + shift for graph, shift in pairs]),
-        target_step=np.concatenate([graph.target_step + shift for graph, shift in pairs]),
-        size_bytes=np.concatenate([graph.size_bytes for graph in graphs]),
-        reduces=np.concatenate([graph.reduces for graph in graphs]),
-    )
-    return Program(
-        op="together",
-        algorithm=" and ".join(program.algorithm for program in programs),
-        ranks=ranks,
-        size_bytes=float(sum(program.size_bytes for program in programs)),
-        steps=joined,
-    )

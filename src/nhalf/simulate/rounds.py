@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.network import paths
+from nhalf.simulate.everyone import last_ends
+from nhalf.simulate.network import narrowest
+from nhalf.simulate.queueing import one_by_one
+from nhalf.simulate.round import AllPairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from nhalf.breakdown import Array
     from nhalf.simulate.network import Network
-    from nhalf.simulate.program import Ints, Program, Round
+    from nhalf.simulate.program import Program
+    from nhalf.simulate.round import Ints, Round
 
 _DENSE_CELLS = 4_000_000
 
@@ -45,6 +50,8 @@ class Player:
                 self._turns(played)
             elif played.is_paired():
                 self._exchanges(played)
+            elif isinstance(played, AllPairs) and (self.ready.ndim == 1 or played.messages > _DENSE_CELLS):
+                self._everyone(played)
             else:
                 self._floods(played)
         self._keep()
@@ -57,31 +64,33 @@ class Player:
         if self.progress is not None:
             self.progress(messages)
 
-    def _duration(self, played: Round) -> float | Array:
+    def _duration(self, played: Round | AllPairs) -> float | Array:
         """Return the latency plus the time of the bytes of each message [s]; one number where all are alike."""
         found = self._message_times(played)
         if np.all(found == found[0]):
             return float(found[0])
         return self._column(found)
 
-    def _message_times(self, played: Round) -> Array:
-        ways = paths(self.network, played.source, played.target)
-        return ways.latency_s[ways.of] + played.sizes / ways.rate_bytes_per_s[ways.of]
+    def _message_times(self, played: Round | AllPairs) -> Array:
+        links, latency = self.network.route(played.source, played.target)
+        rate = narrowest(self.network.capacity_bytes_per_s, links, links >= 0)
+        return np.asarray(latency + played.sizes / rate, dtype=np.float64)
 
     def _column(self, values: Array) -> Array:
         """Return one value per message as a column beside the draws."""
         return values[:, None] if self.ready.ndim > 1 else values
 
-    def _adding(self, played: Round) -> Array | None:
+    def _adding(self, played: Round | AllPairs) -> Array | None:
         """Return what each receiver of a round adds to its time [s], in message order; None when nothing."""
         if not played.reduces or not np.any(self.adding_s_per_byte):
             return None
         return self._column(self.adding_s_per_byte[played.target] * played.sizes)
 
-    def _turns(self, played: Round) -> None:
+    def _turns(self, played: Round | AllPairs) -> None:
         """Play rounds in which every rank sends to the rank `shift` places on."""
         duration, adding = self._duration(played), self._adding(played)
         ready, shift = self.ready, played.shift
+        draws = ready.size // len(ready)
         end = np.empty_like(ready)
         near, far = ready[:-shift], ready[shift:]
         last, first = ready[-shift:], ready[:shift]
@@ -98,9 +107,9 @@ class Player:
                 np.add(end, adding, out=arrived)
             np.maximum(end_far, arrived_near, out=far)
             np.maximum(end_first, arrived_last, out=first)
-            self._tick(played.messages)
+            self._tick(played.messages * draws)
 
-    def _exchanges(self, played: Round) -> None:
+    def _exchanges(self, played: Round | AllPairs) -> None:
         """Play rounds in which a rank sends at most one message and receives at most one."""
         duration, adding = self._duration(played), self._adding(played)
         source, target = played.source, played.target
@@ -109,47 +118,90 @@ class Player:
             end = np.maximum(self.ready[source], self.ready[target]) + duration
             self.ready[source] = end
             self.ready[target] = np.maximum(self.ready[target], end if adding is None else end + adding)
-            self._tick(played.messages)
+            self._tick(played.messages * (self.ready.size // len(self.ready)))
 
-    def _floods(self, played: Round) -> None:
+    def _everyone(self, played: AllPairs) -> None:
+        """Play the round in which every rank sends to every other."""
+        self._keep()
+        draws = self.ready[:, None] if self.ready.ndim == 1 else self.ready
+        for draw in range(draws.shape[1]):
+            ready = draws[:, draw]
+            np.maximum(ready, last_ends(self.network, ready, played, self._tick), out=ready)
+            if played.reduces and np.any(self.adding_s_per_byte):
+                ready += self.adding_s_per_byte * played.received_bytes()
+
+    def _floods(self, played: Round | AllPairs) -> None:
         """Play rounds in which every rank sends to many: each port serves one message at a time, in order."""
-        if self.network.kind != "mesh" and self.ready.ndim > 1:
-            step = max(1, _DENSE_CELLS // played.messages)
-            for draw in range(0, self.ready.shape[1], step):
-                self._flood(played, self.ready[:, draw : draw + step])
-                self._tick(played.messages * step)
-            return
+        flood = _Flood.of(played, self.network, self.adding_s_per_byte)
+        draws = self.ready if self.ready.ndim > 1 else self.ready[:, None]
+        step = max(1, _DENSE_CELLS // played.messages)
+        parts = [draws[:, draw : draw + step] for draw in range(0, draws.shape[1], step)]
         for _ in range(played.times):
             self._keep()
-            self._flood(played, self.ready)
+            for part in parts:
+                flood.play(part)
+                self._tick(played.messages * part.shape[1])
 
-    def _flood(self, played: Round, ready: Array) -> None:
-        ways = paths(self.network, played.source, played.target)
-        posted = np.maximum(ready[played.source], ready[played.target])
-        sending = played.sizes / ways.rate_bytes_per_s[ways.of]
-        latency = ways.latency_s[ways.of]
-        if ready.ndim > 1:
-            sending, latency = sending[:, None], latency[:, None]
-        if self.network.kind == "mesh":
-            end = posted + latency + sending
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Flood:
+    """A round in which ranks send to many: the ports of each message, how long it takes them, and what is added [s].
+
+    `first_s` is the time at the sender's port, `last_s` at the receiver's; `leaving` and `arriving` are the messages
+    of each of these ports, shape (ports, messages), and None where pairs have links of their own.
+    """
+
+    source: Ints
+    target: Ints
+    latency_s: Array
+    first_s: Array
+    last_s: Array
+    leaving: Ints | None
+    arriving: Ints | None
+    added_s: Array | None
+
+    @classmethod
+    def of(cls, played: Round | AllPairs, network: Network, adding_s_per_byte: Array) -> Self:
+        """Return a round as it is on a network."""
+        source, target, sizes = played.source, played.target, played.sizes
+        links, latency = network.route(source, target)
+        taking = sizes[:, None] / network.capacity_bytes_per_s[links]
+        added = None
+        if played.reduces and np.any(adding_s_per_byte):
+            added = np.bincount(target, weights=sizes, minlength=network.ranks) * adding_s_per_byte
+        leaving = arriving = None
+        if network.kind != "mesh":
+            # Messages count in the order of a graph, by their sources: it decides who is first among those that tie.
+            order = np.argsort(source, kind="stable")
+            leaving = order.reshape(len(np.unique(source)), -1)
+            arriving = order[np.argsort(target[order], kind="stable")].reshape(len(np.unique(target)), -1)
+        return cls(
+            source=source,
+            target=target,
+            latency_s=latency,
+            first_s=taking[:, 0],
+            last_s=taking[:, -1],
+            leaving=leaving,
+            arriving=arriving,
+            added_s=added,
+        )
+
+    def play(self, ready: Array) -> None:
+        """Play the round, and put off in place when each rank is ready [s], shape (ranks, draws)."""
+        first, last, latency = (values[:, None] for values in (self.first_s, self.last_s, self.latency_s))
+        posted = np.maximum(ready[self.source], ready[self.target])
+        # The same sums in the same order as in the event engine, so that ties fall the same way.
+        if self.leaving is None or self.arriving is None:
+            end = posted + latency + first
         else:
-            # The same sums in the same order as in the event engine, so that ties fall the same way.
-            begun = _begun(posted, sending, _lists(played.source))
-            end = _begun(begun + latency, sending, _lists(played.target)) + sending
-        self._close(played, ready, end)
-
-    def _close(self, played: Round, ready: Array, end: Array) -> None:
-        """Close the round's steps: all sent, all received, and what was received added up."""
+            arrival = _begun(posted, first, self.leaving) + latency
+            end = np.maximum(arrival + first, _begun(arrival, last, self.arriving) + last)
         arrived = np.full_like(ready, -np.inf)
-        np.maximum.at(arrived, played.source, end)
-        np.maximum.at(arrived, played.target, end)
+        np.maximum.at(arrived, self.source, end)
+        np.maximum.at(arrived, self.target, end)
         np.maximum(ready, arrived, out=ready)
-        adding = self._adding(played)
-        if adding is not None:
-            weights = np.bincount(
-                played.target, weights=self.adding_s_per_byte[played.target] * played.sizes, minlength=len(ready)
-            )
-            ready += weights[:, None] if ready.ndim > 1 else weights
+        if self.added_s is not None:
+            ready += self.added_s[:, None]
 
 
 def can_play(program: Program, network: Network, ports: str, protocol: str) -> bool:
@@ -160,36 +212,11 @@ def can_play(program: Program, network: Network, ports: str, protocol: str) -> b
         return True
     if network.kind == "mesh":
         return True
-    return (
-        ports == "fifo"
-        and network.kind == "switch"
-        and all(played.is_paired() or _is_regular(played) for played in program.rounds())
-    )
+    return ports == "fifo" and network.kind == "switch" and all(played.is_regular() for played in program.rounds())
 
 
-def _is_regular(played: Round) -> bool:
-    """Tell whether every rank that sends does so equally often, and likewise every rank that receives."""
-    return all(len(set(np.unique(side, return_counts=True)[1])) == 1 for side in (played.source, played.target))
-
-
-def _lists(side: Ints) -> Ints:
-    """Return the messages of each port, shape (ports, messages), in message order."""
-    order = np.argsort(side, kind="stable")
-    return order.reshape(len(np.unique(side)), -1).astype(np.int64)
-
-
-def _begun(asked: Array, serving: Array, lists: Ints) -> Array:
-    """Return when its port begins to serve each message, one at a time in the order in which they asked."""
-    wanted, needed = asked[lists], np.broadcast_to(serving, asked.shape)[lists]
-    order = np.argsort(wanted, axis=1, kind="stable")
-    wanted, needed = np.take_along_axis(wanted, order, axis=1), np.take_along_axis(needed, order, axis=1)
-    free = np.full_like(wanted[:, 0], -np.inf)
-    began = np.empty_like(wanted)
-    for place in range(wanted.shape[1]):
-        began[:, place] = np.maximum(free, wanted[:, place])
-        free = began[:, place] + needed[:, place]
-    back = np.empty_like(began)
-    np.put_along_axis(back, order, began, axis=1)
-    found = np.empty_like(asked)
-    found[lists] = back
-    return found
+def _begun(asked: Array, needed: Array, lists: Ints) -> Array:
+    """Return when its port begins to serve each message [s]."""
+    begun = np.empty_like(asked)
+    begun[lists] = one_by_one(asked[lists], needed[lists])
+    return begun

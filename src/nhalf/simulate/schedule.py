@@ -14,7 +14,8 @@ import numpy as np
 
 from nhalf import units
 from nhalf.errors import InputError, did_you_mean
-from nhalf.simulate.program import Builder, Goal, Program
+from nhalf.simulate.building import Builder
+from nhalf.simulate.program import Goal, Program
 from nhalf.simulate.programs.shape import copied, exchanged, reduced_at, reduced_everywhere
 
 if TYPE_CHECKING:

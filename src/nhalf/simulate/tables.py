@@ -10,6 +10,8 @@ import numpy as np
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.simulate import kernels
 from nhalf.simulate.compiled import compiled_play
+from nhalf.simulate.network import must_hold
+from nhalf.simulate.program import grouped, offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 _PORTS = {"fifo": kernels.FIFO, "fair": kernels.FAIR, "blocking": kernels.BLOCKING}
 PORTS = tuple(_PORTS)
 PROTOCOLS = ("rendezvous", "eager")
+_MOST_HOPS = 8
+"""Links per message that are kept, at most, for as many messages as can be held at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,49 +80,79 @@ class Tables:
     conditions: Conditions
     _plan: Any = field(default=None)
 
-    def play(self, starts: Array, *, compiled: bool) -> Record:
-        """Return the record of one run."""
+    def play(self, starts: Array, *, compiled: bool) -> kernels.State:
+        """Return the state at the end of one run.
+
+        Raises
+        ------
+        NoAnswerError
+            The schedule deadlocks.
+        """
         play = compiled_play() if compiled else kernels.play
         keep: Callable[[Any], Any] = (lambda values: values) if compiled else (lambda values: values.tolist())
         if self._plan is None:
             self._plan = self._make_plan(keep)
         state = self._state(starts, keep)
-        work = self._work(keep)
-        play(self._plan, state, work, _PORTS[self.conditions.ports])
-        opened, closed, posted, ended = (
-            np.asarray(values) for values in (state.opened, state.closed, state.posted, state.ended)
-        )
-        if np.isnan(ended).any() or not np.all(state.is_open):
-            raise _stuck(self.graph, np.asarray(state.is_open), ended)
+        play(self._plan, state, self._work(keep), _PORTS[self.conditions.ports])
+        ended = np.asarray(state.ended)
+        is_open = np.asarray(state.awaits) == kernels.OPEN
+        if np.isnan(ended).any() or not is_open.all():
+            raise _stuck(self.graph, is_open, ended)
+        return state
+
+    def record(self, state: kernels.State) -> Record:
+        """Return the record of a run that ended in a state."""
+        opened, graph = np.asarray(state.opened), self.graph
+        posted = opened[graph.source_step]
+        if self.conditions.protocol == "rendezvous":
+            posted = np.maximum(posted, opened[graph.target_step])
         return Record(
-            graph=self.graph, paths=self.paths, opened_s=opened, closed_s=closed, posted_s=posted, ended_s=ended
+            graph=graph,
+            paths=self.paths,
+            opened_s=opened,
+            closed_s=np.asarray(state.closed),
+            posted_s=posted,
+            ended_s=np.asarray(state.ended),
         )
 
     def _make_plan(self, keep: Callable[[Any], Any]) -> kernels.Plan:
         graph, ways = self.graph, self.paths
         steps = len(graph.rank)
-        order = np.argsort(graph.before[:, 0], kind="stable")
-        receive = np.argsort(graph.target_step, kind="stable").astype(np.int32)
-        per_byte = adding(self.program, self.conditions)[graph.rank]
+        next_start, next_step = graph.followers()
+        size, size_mask = _once(graph.size_bytes)
+        latency, latency_mask = _once(ways.latency_s)
+        rate, rate_mask = _once(ways.rate_bytes_per_s)
+        adding, adding_mask = _once(self._adding())
         return kernels.Plan(
-            next_start=keep(_offsets(graph.before[:, 0], steps)),
-            next_step=keep(np.ascontiguousarray(graph.before[order, 1])),
-            send_start=keep(_offsets(graph.source_step, steps)),
-            receive_start=keep(_offsets(graph.target_step, steps)),
-            receive=keep(receive),
+            stride=graph.stride,
+            next_start=keep(next_start),
+            next_step=keep(next_step),
+            send_start=keep(offsets(graph.source_step, steps)),
+            receive_start=keep(offsets(graph.target_step, steps)),
+            receive=keep(grouped(graph.target_step)),
             source_step=keep(graph.source_step),
             target_step=keep(graph.target_step),
-            size=keep(graph.size_bytes),
+            size=keep(size),
+            size_mask=size_mask,
             route=keep(ways.of),
             path_start=keep(ways.start),
             path=keep(ways.links),
-            latency=keep(ways.latency_s),
-            rate=keep(ways.rate_bytes_per_s),
-            capacity=keep(self.network.capacity_bytes_per_s),
-            adding=keep(per_byte * graph.reduced_bytes()),
+            latency=keep(latency),
+            latency_mask=latency_mask,
+            rate=keep(rate),
+            rate_mask=rate_mask,
+            capacity=keep(np.ascontiguousarray(self.network.capacity_bytes_per_s)),
+            adding=keep(adding),
+            adding_mask=adding_mask,
             rendezvous=int(self.conditions.protocol == "rendezvous"),
-            uniform=int(len(np.unique(ways.latency_s)) <= 1),
         )
+
+    def _adding(self) -> Array:
+        """Return how long each step takes to add up what it received [s]."""
+        graph, per_byte = self.graph, adding(self.program, self.conditions)
+        if not graph.reduces.any() or not per_byte.any():
+            return np.broadcast_to(0.0, len(graph.rank))
+        return np.asarray(per_byte[graph.rank] * graph.reduced_bytes(), dtype=np.float64)
 
     def _state(self, starts: Array, keep: Callable[[Any], Any]) -> kernels.State:
         graph = self.graph
@@ -126,48 +160,49 @@ class Tables:
         opened = starts[graph.rank]
         if graph.earliest_s is not None:
             opened = np.maximum(opened, graph.earliest_s)
-        outstanding = np.bincount(graph.target_step, minlength=steps)
+        outstanding = np.bincount(graph.target_step, minlength=steps).astype(np.int32)
         both = self.conditions.protocol == "rendezvous"
         if both:
-            outstanding = outstanding + np.bincount(graph.source_step, minlength=steps)
+            outstanding += np.bincount(graph.source_step, minlength=steps).astype(np.int32)
         return kernels.State(
-            awaits=keep(np.bincount(graph.before[:, 1], minlength=steps).astype(np.int32)),
-            outstanding=keep(outstanding.astype(np.int32)),
-            is_open=keep(np.zeros(steps, dtype=np.int8)),
-            pending=keep(np.full(messages, 1 + both, dtype=np.int8)),
+            awaits=keep(graph.awaits()),
+            outstanding=keep(outstanding),
             opened=keep(opened),
             closed=keep(np.zeros(steps)),
-            posted=keep(np.zeros(messages)),
-            begun=keep(np.full(messages, -1.0)),
+            stage=keep(np.full(messages, -1 - both, dtype=np.int32)),
             ended=keep(np.full(messages, np.nan)),
         )
 
     def _work(self, keep: Callable[[Any], Any]) -> kernels.Work:
         links, messages = len(self.network.capacity_bytes_per_s), self.graph.messages
         hops = int(np.diff(self.paths.start).max(initial=1))
-        fair = self.conditions.ports == "fair"
-        entries = messages * hops if fair else messages if self.conditions.ports == "blocking" else 1
-        per_flow = messages if fair else 1
+        is_fair = self.conditions.ports == "fair"
+        shift = (hops - 1).bit_length()
+        entries, flows, shared = (messages << shift, messages, links) if is_fair else (1, 1, 1)
+        must_hold(f"a {self.network.kind} with fair ports", self.network.ranks, entries // _MOST_HOPS)
         return kernels.Work(
             free=keep(np.zeros(links)),
-            head=keep(np.full(links, -1, dtype=np.int64)),
-            users=keep(np.zeros(links, dtype=np.int64)),
-            link_mark=keep(np.zeros(links, dtype=np.int64)),
-            at=keep(np.zeros(links if fair else messages, dtype=np.int32)),
-            value=keep(np.zeros(messages)),
-            rate=keep(np.zeros(per_flow)),
-            since=keep(np.zeros(per_flow)),
-            finish=keep(np.full(per_flow, -1.0)),
-            message_mark=keep(np.zeros(per_flow, dtype=np.int64)),
-            after=keep(np.full(entries, -1, dtype=np.int64)),
-            before=keep(np.full(entries if fair else 1, -1, dtype=np.int64)),
-            hops=hops,
+            head=keep(np.full(links, -1, dtype=np.int32)),
+            users=keep(np.zeros(links, dtype=np.int32)),
+            link_mark=keep(np.zeros(shared, dtype=np.int32)),
+            sharers=keep(np.zeros(shared, dtype=np.int32)),
+            chain=keep(np.full(messages, -1, dtype=np.int32)),
+            rate=keep(np.zeros(flows)),
+            since=keep(np.zeros(flows)),
+            finish=keep(np.zeros(flows)),
+            message_mark=keep(np.zeros(flows, dtype=np.int32)),
+            places=keep(np.full(flows, -1, dtype=np.int32)),
+            after=keep(np.full(entries, -1, dtype=np.int32)),
+            before=keep(np.full(entries, -1, dtype=np.int32)),
+            shift=shift,
         )
 
 
-def _offsets(values: Any, length: int) -> Any:  # noqa: ANN401  an index array in and out
-    """Return where each value's entries start in a sorted list of them."""
-    return np.concatenate([[0], np.cumsum(np.bincount(values, minlength=length))]).astype(np.int32)
+def _once(values: Array) -> tuple[Array, int]:
+    """Return a table as the kernels take it, with its mask: one entry and 0 where one value holds for all."""
+    if len(values) and (values.strides == (0,) or np.all(values == values[0])):
+        return np.array(values[:1]), 0
+    return np.ascontiguousarray(values), -1
 
 
 def _stuck(graph: Graph, is_open: Any, ended: Array) -> NoAnswerError:  # noqa: ANN401  an array of flags

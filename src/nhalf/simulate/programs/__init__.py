@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError, did_you_mean
-from nhalf.simulate.program import check_messages, check_ranks
+from nhalf.simulate.program import check_ranks
 from nhalf.simulate.programs import direct, doubling, exchange, rings, trees
 
 if TYPE_CHECKING:
@@ -54,10 +54,6 @@ GROUPED = frozenset({"hierarchical", "torus-2d"})
 """The algorithms that need to know the group of each rank."""
 SEGMENTED = frozenset({"double-tree", "binary-tree", "chain-tree"})
 """The algorithms that cut their bytes into segments."""
-ALL_PAIRS = frozenset({("all-reduce", "one-shot"), ("all-reduce", "two-shot")}) | {
-    (op, "direct") for op in ("all-gather", "reduce-scatter", "all-to-all", "moe-dispatch", "moe-combine")
-}
-"""Where every rank sends to every other in one round."""
 SKEWED = frozenset({"all-to-all", "moe-dispatch", "moe-combine"})
 
 
@@ -102,8 +98,6 @@ def _check(op: str, name: str, shape: Shape) -> None:
     if shape.ranks < 2:  # noqa: PLR2004  one rank has nobody to talk to
         raise InputError(f"{shape.ranks} rank has nobody to talk to", where="--ranks", allowed="2 or more")
     check_ranks(shape.ranks)
-    if (op, name) in ALL_PAIRS:
-        check_messages(name, shape.ranks, shape.ranks * (shape.ranks - 1))
     if op != "barrier" and shape.size_bytes < 1:
         raise InputError(
             "a collective of no bytes moves nothing",

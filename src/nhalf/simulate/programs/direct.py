@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.program import Ints, Program, Round
+from nhalf.simulate.program import Program
 from nhalf.simulate.programs.shape import (
     Shape,
     copied,
@@ -16,28 +16,21 @@ from nhalf.simulate.programs.shape import (
     reduced_everywhere,
     shifted,
 )
+from nhalf.simulate.round import AllPairs, Round
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def pairs(ranks: int) -> tuple[Ints, Ints]:
-    """Return every ordered pair of ranks; each sends to the next rank first, so that no receiver is met by all."""
-    source = np.repeat(np.arange(ranks), ranks - 1)
-    return source, (source + np.tile(np.arange(1, ranks), ranks)) % ranks
-
-
 def one_shot(shape: Shape) -> Program:
     """Return the all-reduce in which every rank gets the whole vector of each peer."""
-    source, target = pairs(shape.ranks)
 
-    def rounds() -> Iterator[Round]:
-        yield Round(
-            source=source,
-            target=target,
-            size_bytes=shape.size_bytes,
+    def rounds() -> Iterator[AllPairs]:
+        yield AllPairs(
+            ranks=shape.ranks,
+            size_bytes=float(shape.size_bytes),
             reduces=True,
-            blocks=lambda _: np.zeros((len(source), 1), dtype=np.int64),
+            blocks_of=lambda source, _: np.zeros_like(source),
         )
 
     return Program(
@@ -50,26 +43,22 @@ def one_shot(shape: Shape) -> Program:
     )
 
 
-def _scatter(shape: Shape) -> Round:
-    source, target = pairs(shape.ranks)
-    return Round(
-        source=source,
-        target=target,
-        size_bytes=shape.chunk(shape.ranks),
-        reduces=True,
-        blocks=lambda _: target[:, None],
+def _scatter(shape: Shape) -> AllPairs:
+    """Return the round in which each rank gets its chunk from every other."""
+    return AllPairs(
+        ranks=shape.ranks, size_bytes=shape.chunk(shape.ranks), reduces=True, blocks_of=lambda _, target: target
     )
 
 
-def _gather(shape: Shape) -> Round:
-    source, target = pairs(shape.ranks)
-    return Round(source=source, target=target, size_bytes=shape.chunk(shape.ranks), blocks=lambda _: source[:, None])
+def _gather(shape: Shape) -> AllPairs:
+    """Return the round in which each rank hands its chunk to every other."""
+    return AllPairs(ranks=shape.ranks, size_bytes=shape.chunk(shape.ranks), blocks_of=lambda source, _: source)
 
 
 def two_shot(shape: Shape) -> Program:
     """Return the all-reduce of a direct reduce-scatter, then a direct all-gather."""
 
-    def rounds() -> Iterator[Round]:
+    def rounds() -> Iterator[AllPairs]:
         yield _scatter(shape)
         yield _gather(shape)
 

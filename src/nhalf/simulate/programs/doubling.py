@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf.errors import InputError
-from nhalf.simulate.program import Goal, Ints, Program, Round
+from nhalf.simulate.program import Goal, Program
 from nhalf.simulate.programs.shape import Shape, copied, everyone, own, reduced_everywhere, shifted
+from nhalf.simulate.round import Ints, Round
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

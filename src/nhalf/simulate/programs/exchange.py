@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.program import Program, Round
-from nhalf.simulate.programs.direct import pairs
+from nhalf.simulate.program import Program
 from nhalf.simulate.programs.shape import Shape, everyone, exchanged, shifted
+from nhalf.simulate.round import AllPairs, Round
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nhalf.breakdown import Array
-    from nhalf.simulate.program import Ints
+    from nhalf.simulate.round import Ints
 
 
 def _shares(shape: Shape) -> Array:
@@ -26,32 +26,29 @@ def _shares(shape: Shape) -> Array:
 
 def all_to_all(shape: Shape) -> Program:
     """Return the direct all-to-all: each rank sends its blocks to all peers at once, in whole bytes."""
-    return _exchange(shape, "all-to-all", np.repeat(_shares(shape)[None, :], shape.ranks, axis=0))
+    return _exchange(shape, "all-to-all", (1, shape.ranks))
 
 
 def dispatch(shape: Shape) -> Program:
     """Return the dispatch of a mixture of experts: the share that rank d draws is (d + 1)^-skew."""
-    return _exchange(shape, "moe-dispatch", np.repeat(_shares(shape)[None, :], shape.ranks, axis=0))
+    return _exchange(shape, "moe-dispatch", (1, shape.ranks))
 
 
 def combine(shape: Shape) -> Program:
     """Return the combine of a mixture of experts: what came by the dispatch goes back."""
-    return _exchange(shape, "moe-combine", np.repeat(_shares(shape)[:, None], shape.ranks, axis=1))
+    return _exchange(shape, "moe-combine", (shape.ranks, 1))
 
 
-def _exchange(shape: Shape, op: str, shares: Array) -> Program:
-    """Return one round in which rank s sends `shares[s, d]` of the size to rank d."""
+def _exchange(shape: Shape, op: str, form: tuple[int, int]) -> Program:
+    """Return one round in which a rank sends every other its share: a row by target, or a column by source."""
     k = shape.ranks
-    source, target = pairs(k)
-    sizes = np.floor(shape.size_bytes * shares[source, target] * (1 + 1e-15))
+    sizes = np.floor(shape.size_bytes * _shares(shape) * (1 + 1e-15)).reshape(form)
 
-    def rounds() -> Iterator[Round]:
-        uniform = not shape.skew
-        yield Round(
-            source=source,
-            target=target,
-            size_bytes=float(sizes[0]) if uniform else sizes,
-            blocks=lambda _: (source * k + target)[:, None],
+    def rounds() -> Iterator[AllPairs]:
+        yield AllPairs(
+            ranks=k,
+            size_bytes=sizes if shape.skew else float(sizes.flat[0]),
+            blocks_of=lambda source, target: source * k + target,
         )
 
     return Program(

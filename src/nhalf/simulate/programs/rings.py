@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.program import Program, Round
+from nhalf.simulate.program import Program
 from nhalf.simulate.programs.shape import Shape, copied, everyone, reduced_at, reduced_everywhere, shifted
+from nhalf.simulate.round import Round
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.program import ALL, ANY, NONE, Goal, Ints
+from nhalf.simulate.program import ALL, ANY, NONE, Goal
+
+if TYPE_CHECKING:
+    from nhalf.simulate.round import Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

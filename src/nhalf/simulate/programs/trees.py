@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.program import Builder, Ints, Program, Round
+from nhalf.simulate.program import Graph, Program, check_messages
 from nhalf.simulate.programs.shape import Shape, copied, reduced_at, reduced_everywhere
+from nhalf.simulate.round import Ints, Round
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from nhalf.simulate.program import Indices
 
 
 def _binomial(shape: Shape, *, up: bool) -> Iterator[Round]:
@@ -128,52 +133,57 @@ def pipelined_all_reduce(shape: Shape, algorithm: str) -> Program:
     k = shape.ranks
     trees = _parents(k, algorithm)
     piece = float(math.ceil(shape.size_bytes / (len(trees) * shape.segments)))
-    builder = Builder(k)
-    for number, parents in enumerate(trees):
-        _climb(builder, parents, shape.segments, piece, first_block=number * shape.segments)
+    steps = 4 * (k - 1) * shape.segments
+    check_messages(algorithm, k, len(trees) * steps // 2)
+    parts = [_climb(parents, shape.segments, number * steps) for number, parents in enumerate(trees)]
+    ways = len(trees) * 2 * (k - 1)
+    send = np.arange(0, len(trees) * steps, 2, dtype=np.int32)
+    is_up = np.tile(np.repeat([True, False], (k - 1) * shape.segments), len(trees))
+    segment = np.tile(np.arange(shape.segments), ways) + np.repeat(np.arange(len(trees)), steps // 2) * shape.segments
+    graph = Graph(
+        ranks=k,
+        rank=np.concatenate([rank for rank, _ in parts]),
+        edges=np.concatenate([edges for _, edges in parts]),
+        source_step=send,
+        target_step=send + np.int32(1),
+        size_bytes=np.broadcast_to(np.float64(piece), len(send)),
+        reduces=is_up,
+        blocks=segment[:, None],
+    )
     return Program(
         op="all-reduce",
         algorithm=algorithm,
         ranks=k,
         size_bytes=shape.size_bytes,
-        steps=builder.graph(),
+        steps=graph,
         goal=partial(reduced_everywhere, k, len(trees) * shape.segments),
-        notes=(f"cut into {shape.segments} segments per tree",),
+        notes=(f"cut into {shape.segments} segment{'s' if shape.segments > 1 else ''} per tree",),
     )
 
 
-def _climb(builder: Builder, parents: Ints, segments: int, piece: float, *, first_block: int) -> None:
-    """Add one tree: for each edge a stream of sends and receives up, one down, and what each waits for."""
-    k = len(parents)
-    children: list[list[int]] = [[] for _ in range(k)]
-    for rank, parent in enumerate(parents.tolist()):
-        if parent >= 0:
-            children[parent].append(rank)
-    edges = [(rank, parent) for rank, parent in enumerate(parents.tolist()) if parent >= 0]
-    up = {child: _stream(builder, child, parent, segments) for child, parent in edges}
-    down = {child: _stream(builder, parent, child, segments) for child, parent in edges}
-    for segment in range(segments):
-        block = first_block + segment
-        for child, parent in edges:
-            builder.message(up[child][0][segment], up[child][1][segment], piece, block=block, reduces=True)
-            builder.message(down[child][0][segment], down[child][1][segment], piece, block=block)
-            for below in children[child]:
-                builder.wait(up[child][0][segment], up[below][1][segment])
-            # What a rank hands down it has from above; the root has it once all its children have reported.
-            sources = (
-                [down[parent][1][segment]]
-                if parents[parent] >= 0
-                else [up[sibling][1][segment] for sibling in children[parent]]
-            )
-            for received in sources:
-                builder.wait(down[child][0][segment], received)
+def _climb(parents: Ints, segments: int, first: int) -> tuple[Indices, NDArray[np.int32]]:
+    """Return the rank of each step of one tree, and which step follows which, one pair a row.
 
-
-def _stream(builder: Builder, source: int, target: int, segments: int) -> tuple[Sequence[int], Sequence[int]]:
-    """Add the steps of a stream of segments, sends and receives each in order."""
-    sends: list[int] = []
-    receives: list[int] = []
-    for segment in range(segments):
-        sends.append(builder.step(source, sends[-1:] if segment else ()))
-        receives.append(builder.step(target, receives[-1:] if segment else ()))
-    return sends, receives
+    Each edge of the tree has a stream of segments up, and one down. A segment of a stream is a step that sends it, and
+    the next one, which receives it; steps are numbered from `first` on, all streams up before those down.
+    """
+    child = np.flatnonzero(parents >= 0)
+    parent = parents[child]
+    ends = np.stack([np.concatenate([child, parent]), np.concatenate([parent, child])], axis=1)
+    rank = np.repeat(ends[:, None, :], segments, axis=1).ravel().astype(np.int32)
+    step = np.arange(first, first + len(rank), dtype=np.int32).reshape(2, len(child), segments, 2)
+    (send_up, receive_up), (send_down, receive_down) = ((way[..., 0], way[..., 1]) for way in step)
+    stream = np.full(len(parents), -1)
+    stream[child] = np.arange(len(child))
+    inner = np.flatnonzero(stream[parent] >= 0)
+    above = stream[parent[inner]]
+    at_root = np.flatnonzero(stream[parent] < 0)
+    earlier = [
+        step[:, :, :-1],  # a stream is in order
+        receive_up[inner],  # what a rank hands up it has from all below
+        receive_down[above],  # what it hands down it has from above
+        np.repeat(receive_up[at_root], len(at_root), axis=0),  # which the root has once all have reported
+    ]
+    later = [step[:, :, 1:], send_up[above], send_down[inner], np.tile(send_down[at_root], (len(at_root), 1))]
+    pairs = np.stack([np.concatenate([part.ravel() for part in side]) for side in (earlier, later)], axis=1)
+    return rank, pairs
