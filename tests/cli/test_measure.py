@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.bench import measure_bed
 
 from nhalf.evidence.fit import fit
 from nhalf.evidence.readers.nhalf_run import tables_of
@@ -172,6 +171,8 @@ def test_every_pair_becomes_a_matrix() -> None:
         (("-o", "nowhere/run.json"), "there is no such folder"),
         (("--sizes", "8"), "8"),
         (("--connect", "127.0.0.1", "--port", "1", "--wait", "1s"), "nobody answers at 127.0.0.1:1"),
+        (("--launches", "2"), "two launches do not tell"),
+        (("--launches", "3", "--connect", "127.0.0.1"), "can be started anew"),
         (("--listen", "--bind", "127.0.0.1", "--port", "0"), "'0' is not a whole number"),
     ],
 )
@@ -280,6 +281,19 @@ def test_ranks_of_a_launcher_meet_by_their_variables(tmp_path: Path) -> None:
     assert ended(second)[:2] == (0, "")  # rank 0 speaks
 
 
+def test_the_ranks_of_an_interrupted_launcher_say_so_in_a_line(tmp_path: Path) -> None:
+    given = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    flags = ("--backend", "sockets", "--channels", "tcp", "--port", str(free_port()), "--budget", "40s")
+    second = start(*flags, given={**given, "RANK": "1"})
+    first = start(*flags, "-o", str(tmp_path / "run.json"), given={**given, "RANK": "0"})
+    measuring(tmp_path / "run.json")
+    first.send_signal(signal.SIGINT)
+    assert ended(first)[0] == 130
+    code, out, err = ended(second)
+    assert (code, out) == (4, "")
+    assert err.startswith("nhalf: rank 0: it ended before the measurement did")
+
+
 def test_a_lost_rank_of_a_launcher_is_named(tmp_path: Path) -> None:
     port = str(free_port())
     given = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
@@ -295,38 +309,37 @@ def test_a_lost_rank_of_a_launcher_is_named(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["complete"] is False
 
 
-# ------------------------------------------------------------------------------------------------- an imposed network
+# ------------------------------------------------------------------------------------------------- launches
 
 
-needs_bed = pytest.mark.skipif(bool(why := measure_bed.missing()), reason=why or "never")
+def test_launches_are_repeats_of_the_fit(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    flags = ("--channels", "tcp", "--sizes", "8B:64KiB:x4", "--budget", "1s", "--launches", "3")
+    code, out, err = run(*flags, "-o", str(file), "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert document["launches"]["count"] == 3
+    assert 0 < document["launches"]["typical_difference"] <= document["launches"]["largest_difference"]
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    for point in kept["curves"][0]["points"]:
+        assert set(point["launches"]) == {0, 1, 2}
+        assert len(point["launches"]) == len(point["rounds_ns"])
+    (table,) = tables_of(kept, str(file))
+    assert {point.repeat for point in table.points} == {0, 1, 2}
 
 
-@pytest.mark.netns
-@pytest.mark.tun
-@needs_bed
-def test_an_imposed_latency_and_rate_are_found() -> None:
-    with measure_bed.Bed(measure_bed.Link(delay_s=500e-6, bytes_per_s=20e6)):
-        document = measure_bed.by_sockets("3s")
-    (found,) = document["fits"]
-    assert found["nodes"] == 2
-    # A loaded machine wakes up late, so the limits are wide here; the study prints how near it comes.
-    assert 500e-6 < found["floor_s"] < 800e-6
-    assert found["segments"][-1]["bandwidth_bytes_per_s"] == pytest.approx(20e6, rel=0.2)
-    assert [each["carried_by"] for each in document["transport"]] == [measure_bed.NAMES[0]]
-
-
-@pytest.mark.netns
-@pytest.mark.tun
-@pytest.mark.mpi
-@needs_mpi
-@needs_bed
-def test_shared_memory_between_two_hosts_is_doubted() -> None:
-    with measure_bed.Bed(measure_bed.Link(delay_s=500e-6, bytes_per_s=20e6)):
-        document = measure_bed.by_mpi("1s", "--ops", "send-recv")
-    doubts = {doubt["code"]: doubt["text"] for doubt in document["doubts"]}
-    if "MPICH" not in document["environment"]["library"]:
-        pytest.skip("another MPI may take the network by itself")
-    assert "the network was not measured" in doubts["transport"]
+@needs_processes
+def test_an_interrupt_in_a_later_launch_keeps_the_earlier_ones(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    process = start("--channels", "tcp", "--budget", "60s", "--launches", "3", "--target", "90%", "--sizes", "8B,16B",
+                    "-o", str(file))  # fmt: skip
+    measuring(file)
+    process.send_signal(signal.SIGINT)
+    code, _, _ = ended(process)
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert all(point["rounds_ns"] for curve in document["curves"] for point in curve["points"])
+    # Two quick launches may have ended before the signal came.
+    assert (code, document["complete"]) in ((130, False), (0, True))
 
 
 # ------------------------------------------------------------------------------------------------- MPI and torch
@@ -335,7 +348,7 @@ def test_shared_memory_between_two_hosts_is_doubted() -> None:
 @pytest.mark.mpi
 @needs_mpi
 def test_mpi_measures_collectives_that_are_right() -> None:
-    sizes = ("--sizes", "8B:4KiB:x8", "--budget", "2s")
+    sizes = ("--sizes", "8B:4KiB:x8", "--budget", "5s")
     code, out, err = run("--backend", "mpi", "-n", "2", *sizes, "--fuse", "1,4", "--overlap", "--json")
     assert code == 0, err
     document = json.loads(out)

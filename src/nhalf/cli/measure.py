@@ -52,6 +52,7 @@ _PARTIAL = "nhalf-measure.partial.json"
 @click.option("--wait", default="60s", show_default=True, metavar="TIME", help="The longest wait for ranks to come.")
 @click.option("--sync", default="auto", show_default=True, metavar="HOW", help="Ranks begin by window or barrier.")
 @click.option("--seed", default="1", show_default=True, metavar="N", help="Of the random order.")
+@click.option("--launches", default="1", show_default=True, metavar="N", help="Start the ranks anew N times.")
 @click.option("-o", "--output", "file", metavar="FILE", help="Save every sample, for nhalf fit.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
 def measure(listen: bool, file: str | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401  click's values
@@ -90,7 +91,15 @@ def _command() -> str:
             skip = not skip and "=" not in word
         elif word != "--json" and not word.startswith(("--output=", "--budget=")):
             kept.append(word)
-    return shlex.join(["nhalf", "measure", *kept])
+    return shlex.join([*_launcher(), "measure", *kept])
+
+
+def _launcher() -> list[str]:
+    """Return what started this rank, where one host has them all: nobody else could start the command again."""
+    size = os.environ.get("WORLD_SIZE", "")
+    if "TORCHELASTIC_RUN_ID" in os.environ and size == os.environ.get("LOCAL_WORLD_SIZE"):
+        return ["torchrun", "--nproc-per-node", size, "-m", "nhalf"]
+    return ["nhalf"]
 
 
 def _run(request: Request, place: Any, progress: _Progress, rescue: Callable[..., None]) -> Record | None:  # noqa: ANN401

@@ -77,7 +77,7 @@ def _line(curve: CurveFit) -> list[str]:
     return [
         " ".join(filter(None, (key.name, key.mode))),
         key.label,
-        QUANTITIES.get(key.quantity or "", ""),
+        QUANTITIES.get(key.quantity or "", "").removesuffix(" calls"),
         str(key.ranks),
         units.format_time(curve.floor_s) if curve.floor_s is not None else "-",
         units.format_bandwidth(curve.bandwidth.value) if curve.bandwidth else "-",
@@ -111,6 +111,11 @@ def _how(run: Mapping[str, Any], canvas: Canvas) -> None:
     for each in run["transports"]:
         where = " ".join(filter(None, (each["channel"], each["between"])))
         canvas.paragraph(f"  {where}: {each['text']}", indent="    ")
+    launches = run["launches"]
+    if launches["typical_difference"] is not None:
+        apart = [f"{100 * launches[name]:.2g} %" for name in ("typical_difference", "largest_difference")]
+        text = f"{launches['count']} launches, their medians {apart[0]} apart in the middle, {apart[1]} at most"
+        canvas.paragraph(f"  {text}: the intervals of the fit are between launches", indent="    ")
     ranks = run["ranks"]
     hosts = sorted({rank["host"] for rank in ranks})
     shown = f"{len(ranks)} ranks on {len(hosts)} host{'s' * (len(hosts) != 1)}"
@@ -176,6 +181,7 @@ def document(answer: Answer) -> dict[str, Any]:
             "ranks": run["ranks"],
             "clock": run["clock"],
             "seconds": run["seconds"],
+            "launches": run["launches"],
             "doubts": run["doubts"],
             "measured": [_without_samples(curve) for curve in run["curves"]],
             **answer.extras.to_dict(),
@@ -184,5 +190,8 @@ def document(answer: Answer) -> dict[str, Any]:
 
 
 def _without_samples(curve: Mapping[str, Any]) -> dict[str, Any]:
-    points = [{name: value for name, value in point.items() if name != "rounds_ns"} for point in curve["points"]]
+    points = [
+        {name: value for name, value in point.items() if name not in ("rounds_ns", "launches")}
+        for point in curve["points"]
+    ]
     return {**curve, "points": points}

@@ -24,6 +24,7 @@ _SYNCS: Final = ("auto", "window", "barrier")
 _BUDGET_S, _BUDGET_COLLECTIVES_S = 12.0, 30.0
 _LARGEST: Final = 2**32  # [bytes]
 _MOST_RANKS: Final = 1024
+_TWO: Final = 2
 _PORTS: Final = 65_535
 _FIRST_POWER, _LAST_POWER = 3, 23
 """The default sizes: 8 B to 8 MiB, each twice the one before, or four times where collectives are measured as well."""
@@ -59,6 +60,7 @@ class Asked:
     wait: str = "60s"
     sync: str = "auto"
     seed: str = "1"
+    launches: str = "1"
     file: str = ""
 
 
@@ -90,6 +92,7 @@ def requested(asked: Asked, environment: Mapping[str, str]) -> tuple[Place | Non
         wait_s=_time(asked.wait, "--wait"),
         target=_share(asked.target),
         seed=units.parse_count(asked.seed, where="--seed"),
+        launches=_launches(asked, here),
         sync=asked.sync,
         pairs=asked.pairs is not None,
         overlap=asked.overlap,
@@ -237,6 +240,17 @@ def _sizes(asked: Asked, ops: tuple[Op, ...], ranks: int) -> tuple[int, ...]:
     if max((whole(op, size, ranks) for op in ops for size in found), default=1) > 2 * _LARGEST:
         raise InputError("the largest message is too large for so many ranks", where="--sizes")
     return tuple(found)
+
+
+def _launches(asked: Asked, here: Place | None) -> int:
+    found = units.parse_count(asked.launches, where="--launches")
+    if found == _TWO:
+        raise InputError("two launches do not tell how launches differ", where="--launches", allowed="1, or 3 and more",
+                         do="--launches 5")  # fmt: skip
+    if found > 1 and (here is not None or asked.listen or asked.connect):
+        raise InputError("only ranks that nhalf itself starts can be started anew", where="--launches", allowed="1",
+                         do="run the command several times, each with its own -o, then nhalf fit them")  # fmt: skip
+    return found
 
 
 def _time(text: str, where: str) -> float:

@@ -154,6 +154,7 @@ def _unexpected(
             code="transport",
             text=f"{channel}: ranks {pair[0]} and {pair[1]} are on different hosts or networks, but no interface "
             "counted their bytes: they went through shared memory, and the network was not measured",
-            do="MPIR_CVAR_NOLOCAL=1 for MPICH, --mca btl tcp,self for Open MPI; then measure again",
+            do="MPIR_CVAR_NOLOCAL=1 UCX_TLS=tcp,self FI_PROVIDER=tcp for MPICH, --mca pml ob1 --mca btl tcp,self for "
+            "Open MPI; then measure again",
         )
     ]

@@ -72,7 +72,7 @@ def left_out(cells: Sequence[Cell], request: Request) -> list[Doubt]:
             code="left-out",
             text=f"{len(cells)} points were left out, as they would have taken the budget of {request.budget_s:.0f} s: "
             f"{ops} from {units.format_size(first.size_bytes)} on",
-            do=f"{request.command} --budget {4 * request.budget_s:.0f}s",
+            do=f"{request.command} --budget {4 * request.budget_s * request.launches:.0f}s",
         )
     ]
 
@@ -83,7 +83,7 @@ def after(record: Record, request: Request, *, rounds: int) -> list[Doubt]:
     found = []
     known = settled(entries, request.target)
     if entries and known < len(entries):
-        budget = f"{2 * request.budget_s:.0f}s"
+        budget = f"{2 * request.budget_s * request.launches:.0f}s"
         found.append(
             Doubt(
                 code="noise",

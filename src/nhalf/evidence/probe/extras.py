@@ -122,13 +122,16 @@ def _said(rows: Sequence[Mapping[str, Any]], hosts: Mapping[int, str]) -> str:
     tiers = []
     for across, name in ((False, "inside a node"), (True, "between nodes")):
         kind = [row for row in rows if row["across_nodes"] is across]
+        # Slow pairs have a line of their own: a middle that they pull up would be nobody's time.
+        kind = [row for row in kind if not row["slow"]] or kind
         if kind:
             tiers.append(f"{name} {_typical(kind)}")
     slow = [row for row in rows if row["slow"]]
     text = f"{len(rows)} pairs, {', '.join(tiers)}"
     if not slow:
         return f"{text}; no pair is slow among its like."
-    return f"{text}; {len(slow)} {'is' if len(slow) == 1 else 'are'} slow: {_blamed(slow, rows, hosts)}."
+    are = "is" if len(slow) == 1 else "are"
+    return f"{text}; {len(slow)} {are} slow: {_blamed(slow, rows, hosts)}, at {_typical(slow)}."
 
 
 def _typical(rows: Sequence[Mapping[str, Any]]) -> str:

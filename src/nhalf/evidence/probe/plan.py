@@ -31,7 +31,7 @@ class Request:
     `channels` are those of sockets; `hows` the ways of timing collectives, `pair_hows` those of messages; `pairs` asks
     for every pair, `overlap` how much hides under computing, `fuse` what m messages of `fuse_bytes` save when they
     become one. `host` is whom to connect to, `bind` where to be reached, `word` what both ends must say. `file` is
-    where the samples go, also before the end.
+    where the samples go, also before the end. `launches` is how often the ranks are started anew.
     """
 
     backend: str = SOCKETS
@@ -46,6 +46,7 @@ class Request:
     wait_s: float = 60.0
     target: float = 0.02
     seed: int = 1
+    launches: int = 1
     sync: str = "auto"
     pairs: bool = False
     overlap: bool = False

@@ -40,7 +40,8 @@ class Entry:
 
     `about_ns` is the first guess, `burst` how many operations share one reading, `sync` how ranks began together,
     `late` how many windows began too late and were dropped, `works` how many computations an overlap
-    hides it under, `parts` what a split or an overlap read.
+    hides it under, `parts` what a split or an overlap read. `launches` says from which start of the ranks each round
+    is, empty where there was one.
     """
 
     cell: Cell
@@ -53,11 +54,29 @@ class Entry:
     late: int = 0
     works: int = 0
     parts: dict[str, list[float]] = field(default_factory=dict)
+    launches: list[int] = field(default_factory=list)
 
     @property
     def medians_ns(self) -> list[float]:
-        """Return the median of each round [ns]."""
-        return [median(times) for times in self.rounds if times]
+        """Return the median of each round [ns]; of each launch, where the ranks were started anew in between."""
+        medians = [median(times) for times in self.rounds if times]
+        if not self.launches:
+            return medians
+        of: dict[int, list[float]] = {}
+        for launch, found in zip(self.launches, medians, strict=True):
+            of.setdefault(launch, []).append(found)
+        return [median(each) for each in of.values()]
+
+    def follow(self, other: Entry, launch: int) -> None:
+        """Take the times of the same cell from a later launch, of that number."""
+        self.launches = self.launches or [0] * len(list(filter(None, self.rounds)))
+        self.launches += [launch] * len(list(filter(None, other.rounds)))
+        self.rounds += other.rounds
+        self.skews_ns += other.skews_ns
+        self.late += other.late
+        self.right &= other.right
+        for name, values in other.parts.items():
+            self.parts.setdefault(name, []).extend(values)
 
     @property
     def spread(self) -> float:
@@ -80,6 +99,7 @@ class Entry:
             "min_s": min(map(min, filter(None, self.rounds))) * 1e-9 if medians else None,
             "skew_s": median(self.skews_ns) * 1e-9 if self.skews_ns else None,
             "rounds_ns": [[round(time, _TENTH) for time in times] for times in self.rounds if times],
+            "launches": self.launches or None,
         }
 
 
@@ -108,6 +128,33 @@ class Record:
     seconds: float = 0.0
     complete: bool = False
     lost: str = ""
+    launches: int = 1
+
+    def follow(self, other: Record) -> None:
+        """Take what the same ranks, started anew, measured; what holds for the run is the later launch's."""
+        mine = {entry.cell: entry for entry in self.entries}
+        for entry in other.entries:
+            if entry.cell in mine:
+                mine[entry.cell].follow(entry, self.launches)
+            else:
+                entry.launches = [self.launches] * len(list(filter(None, entry.rounds)))
+                self.entries.append(entry)
+        self.launches += 1
+        self.seconds += other.seconds
+        self.ranks, self.clock = other.ranks, other.clock
+        self.complete, self.lost = other.complete, other.lost
+        self.transports += [each for each in other.transports if each not in self.transports]
+        codes = {doubt.code for doubt in other.doubts}
+        self.doubts = [doubt for doubt in self.doubts if doubt.code not in codes] + other.doubts
+
+    def between_launches(self) -> tuple[float, float] | None:
+        """Return how far the medians of the launches are apart, relative to their middle: typically, and at most."""
+        found = [
+            (max(medians) - min(medians)) / median(medians)
+            for entry in self.entries_of("isolated", "back_to_back", "graph")
+            if entry.launches and len(medians := entry.medians_ns) > 1
+        ]
+        return (median(found), max(found)) if found else None
 
     @property
     def nodes(self) -> dict[int, int]:
@@ -143,6 +190,7 @@ class Record:
             "complete": self.complete,
             "lost": self.lost or None,
             "seed": self.seed,
+            "launches": self._launches(),
             "clock": self.clock,
             "environment": merged,
             "differs_between_ranks": list(differ),
@@ -158,6 +206,10 @@ class Record:
                 if entry.parts
             ],
         }  # fmt: skip
+
+    def _launches(self) -> dict[str, float | None]:
+        typical, most = self.between_launches() or (None, None)
+        return {"count": self.launches, "typical_difference": typical, "largest_difference": most}
 
     def _curves(self) -> list[dict[str, Any]]:
         groups: dict[_Key, list[Entry]] = {}

@@ -115,12 +115,12 @@ class Schedule:
     def rounds(self, numbers: Sequence[int]) -> int:
         """Visit cells in random order, round after round; return the rounds that were finished.
 
-        What was asked for by itself is timed at least once, after a barrier where no appointment was kept.
+        What was asked for by itself, or never kept an appointment, is timed once, after a barrier.
         """
         done = self._rounds(numbers)
         for number in numbers:
             entry = self._ids[number]
-            if entry.cell.is_extra and not entry.rounds and not entry.parts:
+            if (entry.cell.is_extra or entry.late) and not entry.rounds and not entry.parts:
                 self._by_clock = False
                 self.visit(number)
         return done

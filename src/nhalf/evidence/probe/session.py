@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import threading
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nhalf.errors import InputError
@@ -42,10 +44,42 @@ def new_record(request: Request) -> Record:
 
 
 def local(request: Request, progress: Progress, rescue: Rescue) -> Record:
-    """Start the ranks on this machine, measure, and end them.
+    """Start the ranks on this machine, measure, and end them; anew for each launch, which share the time.
 
     `rescue` is given the record when anything goes wrong, before the error goes on.
     """
+    if request.launches == 1:
+        return _launch(request, progress, rescue)
+    whole: Record | None = None
+
+    def rescued(part: Record, error: BaseException) -> None:
+        if whole is None:
+            rescue(part, error)
+        else:
+            whole.follow(part)
+            rescue(whole, error)
+
+    for launch in range(request.launches):
+        # What is saved now and then is one launch only, so the whole is saved after each.
+        each = replace(request, budget_s=request.budget_s / request.launches, seed=request.seed + launch, file="")
+        part = _launch(each, _share_of(progress, launch, request.launches), rescued)
+        if whole is None:
+            whole = part
+        else:
+            whole.follow(part)
+        if request.file:
+            whole.save(Path(request.file))
+    return whole or new_record(request)
+
+
+def _share_of(progress: Progress, launch: int, launches: int) -> Progress:
+    def told(share: float, text: str) -> None:
+        progress((launch + share) / launches, f"launch {launch + 1}: {text}")
+
+    return told
+
+
+def _launch(request: Request, progress: Progress, rescue: Rescue) -> Record:
     launched = Launched()
     conductor = Conductor(request.size)
 
@@ -159,7 +193,10 @@ def joined(request: Request, place: Place, progress: Progress, rescue: Rescue) -
         # Only rank 0 heeds a signal: the others end when it has saved what there is, or is gone.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-        _play(backend, place, share(""))
+        try:
+            _play(backend, place, share(""))
+        except PeerGoneError as error:
+            raise RankLostError(0, "it ended before the measurement did", do="look at what rank 0 printed") from error
         return None
     host = request.bind or _own_host(place)
     conductor = Conductor(place.size, host=host, port=request.port or (PORT if request.backend == SOCKETS else 0),

@@ -13,7 +13,7 @@ from nhalf.evidence.table import Figure, Note, Point, Skipped, Table
 from nhalf.sample import TIMINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nhalf.evidence.readers.protocol import Line
 
@@ -32,6 +32,8 @@ def _parse(lines: Iterable[Line], source: str) -> list[Table]:
 
 def tables_of(document: Mapping[str, Any], source: str) -> list[Table]:
     """Return the tables of a run; each round of a point is one repeat, its seconds the median of the round.
+
+    Where ranks were started anew, a launch is one repeat, as launches differ more than the rounds of one do.
 
     Raises InputError when the file is of another version.
     """
@@ -86,20 +88,29 @@ def _counted(curve: Mapping[str, Any]) -> str:
 
 def _points(given: Mapping[str, Any]) -> Iterable[Point]:
     size = number(given.get("size_bytes"))
-    for repeat, times in enumerate(array(given.get("rounds_ns"))):
-        values = sorted(time for each in array(times) if (time := number(each)) is not None and time > 0)
-        if size is None or not values:
-            continue
-        half = len(values) // 2
-        middle = values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2.0
+    rounds = [sorted(time for each in array(times) if (time := number(each)) is not None and time > 0)
+              for times in array(given.get("rounds_ns"))]  # fmt: skip
+    of: dict[object, list[list[float]]] = {}
+    launches = array(given.get("launches")) or list(range(len(rounds)))
+    for launch, values in zip(launches, rounds, strict=False):
+        if values:
+            of.setdefault(launch, []).append(values)
+    for repeat, group in enumerate(of.values()):
+        if size is None:
+            return
         yield Point(
             size_bytes=size,
-            seconds=middle * _NANO,
+            seconds=_middle(sorted(map(_middle, group))) * _NANO,
             repeat=repeat,
-            min_s=values[0] * _NANO,
-            max_s=values[-1] * _NANO,
+            min_s=min(values[0] for values in group) * _NANO,
+            max_s=max(values[-1] for values in group) * _NANO,
             wrong=given.get("right") is False,
         )
+
+
+def _middle(ordered: Sequence[float]) -> float:
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2.0
 
 
 def _whole(value: object) -> int | None:
