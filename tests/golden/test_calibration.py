@@ -49,8 +49,8 @@ def test_every_constant_says_whether_the_runs_tell_it(shipped: dict[str, Any]) -
     assert {"memory_efficiency", "layer_time_s"} <= set(shipped["identified"])
     assert not {"step_time_s", "flop_efficiency", "fp8_exponent"} & set(shipped["identified"])
     for name, datum in store.constant_data(calibrated=True).items():
-        if name == "software_factor":
-            continue
+        if name in ("software_factor", "unsharded_share", "host_sharing"):
+            continue  # what the engines of the runs do without, and a what-if's factor
         assert datum.kind == "fitted", name
         assert datum.low is not None, name
         assert datum.low < datum.value, name

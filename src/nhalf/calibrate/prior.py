@@ -24,11 +24,15 @@ Reference: the house's decode-step note: Llama-3-70B on H100 at batch 1, with an
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """The centre of each constant, and the standard deviation of its logarithm; `free` names those that a fit moves."""
+    """The centre of each constant, and the standard deviation of its logarithm."""
 
     centre: Mapping[str, float]
     log_sd: Mapping[str, float]
-    free: tuple[str, ...]
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Return the names of the constants that a fit moves; one that is 0, what the stack does without, stays so."""
+        return tuple(name for name in CONSTANTS if name not in NEVER_FROM_STEPS and self.centre[name] > 0)
 
     def around(self, centre: Mapping[str, float]) -> Prior:
         """Return the prior around other centres: constants of one stack scatter around those of all."""
@@ -50,5 +54,4 @@ def prior(*, calibrated: bool = False) -> Prior:
     return Prior(
         centre={name: centres[name].value for name in CONSTANTS},
         log_sd=spreads,
-        free=tuple(name for name in CONSTANTS if name not in NEVER_FROM_STEPS),
     )

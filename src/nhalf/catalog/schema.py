@@ -126,14 +126,20 @@ class Constants(Table, frozen=True, kw_only=True):
     latent_layer_factor: Ratio
     linear_layer_factor: Ratio
     sparse_layer_factor: Ratio
+    unsharded_share: Ratio
+    host_sharing: Ratio
 
 
 class EngineEntry(Table, frozen=True, kw_only=True):
-    """A serving engine, the library it brings and the mode it runs in unless told otherwise."""
+    """A serving engine, the library it brings and the mode it runs in unless told otherwise.
+
+    `constants` are those of a decode step that are its own: tables as in `Constants`.
+    """
 
     title: str
     library: str
     mode: Mode
+    constants: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class LibraryEntry(Table, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from nhalf.loading import request_checks as checks
 from nhalf.loading import switches
 from nhalf.loading.changes import apply, moved
 from nhalf.loading.degrees import FLAGS, Degrees
+from nhalf.loading.kv_rule import default_reason
 from nhalf.loading.links import replaced
 from nhalf.loading.model import transformer_of
 from nhalf.loading.options import NAMES, Options
@@ -201,13 +202,18 @@ def _completed(request: Request, transformer: Transformer) -> tuple[Request, lis
         chosen.append(("context", "--context", 1024, "a short chat"))
     if request.weights is None:
         chosen.append(("weights", "--weights", transformer.weight_dtype, "the config says so"))
+    engine = store.find("engine", request.engine or "vllm", where="--engine")
     if request.kv is None:
-        reason = "the config says so; a server may run fp8, and the band allows for it"
+        weights = _dtype(request.weights or transformer.weight_dtype, WEIGHT_BYTES, "--weights")
+        systems = [store.find("system", name, where="--on") for name in request.systems]
+        reason = default_reason(transformer.kv_dtype, weights=weights, engine=engine, systems=systems)
         chosen.append(("kv", "--kv", transformer.kv_dtype, reason))
     if request.engine is None:
-        chosen.append(("engine", "--engine", "vllm", "the most used"))
+        chosen.append(("engine", "--engine", engine, "the most used"))
     if request.mode is None:
-        chosen.append(("mode", "--mode", "graph", "engines decode in CUDA graphs"))
+        own = store.engine_entry(engine).mode
+        reason = "engines decode in CUDA graphs" if own == Mode.GRAPH else f"{engine} has no CUDA graphs"
+        chosen.append(("mode", "--mode", str(own), reason))
     completed = replace(request, **{name: value for name, _, value, _ in chosen})  # type: ignore[arg-type]
     if completed.library is None:
         chosen.append(("library", "--library", "", "the engine's own"))

@@ -35,8 +35,11 @@ class StackFile:
 
     def applied(self, scenario: Scenario) -> Scenario:
         """Return the scenario with the constants of the stack, and their origins."""
-        values = {name: datum.value for name, datum in self.constants.items()}
-        origins = {f"stack.{name}": datum for name, datum in self.constants.items()}
+        constants = self.constants
+        if self.name == PRIORS:
+            constants = store.constant_data(calibrated=False, engine=scenario.stack.engine)
+        values = {name: datum.value for name, datum in constants.items()}
+        origins = {f"stack.{name}": datum for name, datum in constants.items()}
         return replace(scenario, stack=replace(scenario.stack, **values), origins={**scenario.origins, **origins})  # type: ignore[arg-type]
 
 
