@@ -50,6 +50,9 @@ REPEATS = 3
 LEAST = 4
 SHARE = 0.3
 FULL = 8
+TIE = 0.05
+PLAIN = "1|1"
+"""Attention-DP and expert parallelism of a layout that is TP alone."""
 EXCESS = "collective_excess_s"
 PRIOR = prior(calibrated=False).around({EXCESS: prior(calibrated=True).centre[EXCESS]})
 """What was assumed, but for a collective's excess: that comes from pairs of runs and not from these."""
@@ -157,6 +160,32 @@ def ratios(runs: Evidence, errors: Array, loads: Array, fewer: int, more: int) -
     return np.array(found)
 
 
+def layouts(runs: Evidence, errors: Array, loads: Array, layout: Array) -> tuple[int, float, float, float]:
+    """Return how loads that were measured in several layouts of one device count fare by the predicted best layout.
+
+    The number of such loads; the shares in which the predicted best layout, and plain TP, is within 5 % of the measured
+    best; and what the predicted best costs over the measured best in the mean.
+    """
+    predicted = runs.step_s * np.exp(-errors)
+    right, plain, regret = [], [], []
+    names = np.array([f"{load}|{count:g}" for load, count in zip(loads.tolist(), runs.devices.tolist(), strict=True)])
+    for name in np.unique(names):
+        inside = np.flatnonzero(names == name)
+        kinds = np.unique(layout[inside])
+        if len(kinds) < 2:
+            continue
+        rows = [inside[layout[inside] == kind] for kind in kinds]
+        measured = np.array([np.median(runs.step_s[each]) for each in rows])
+        told = np.array([np.median(predicted[each]) for each in rows])
+        lost = measured / measured.min() - 1
+        right.append(lost[np.argmin(told)] <= TIE)
+        regret.append(lost[np.argmin(told)])
+        if PLAIN in kinds.tolist():
+            plain.append(lost[kinds.tolist().index(PLAIN)] <= TIE)
+    share = float(np.mean(plain)) if plain else float("nan")
+    return len(right), float(np.mean(right)), share, float(np.mean(regret))
+
+
 def coverage(runs: Evidence, family: Array, by: Array) -> tuple[float, float]:
     """Return the share of runs in their band, and the least share of a family, all bands from the others."""
     inside = np.zeros(len(runs), dtype=bool)
@@ -215,6 +244,14 @@ def study(path: Path) -> None:
     for fewer in (1, 2, 4):
         of = ratios(runs.take(plain), by_family[plain], loads[plain], fewer, 2 * fewer)
         line(f"ratio {fewer} -> {2 * fewer} devices", of)
+    kinds = np.array([
+        "|".join(table.column(name)[row] or "1" for name in ("attention_dp", "moe_ep")) for row in runs.rows.tolist()
+    ])  # fmt: skip
+    count, right, alone, regret = layouts(runs, by_family, loads, kinds)
+    print(
+        f"layouts of one device count  {count:5d}  {100 * right:3.0f} % within 5 % of the best (goal 80), "
+        f"plain TP {100 * alone:.0f} %, {100 * regret:.1f} % lost in the mean"
+    )
     for name, by in (("model", family), ("system", runs.system), ("engine", runs.engine)):
         whole, least = coverage(runs, family, by)
         shares = f"{100 * whole:3.0f} % in all (goal 75), {100 * least:3.0f} % in the worst family (55)"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.document import envelope
+from nhalf.report.predict import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, path:
     if found.reasons:
         canvas.heading("Refused")
         for reason, rows in found.reasons[:_FEW]:
-            canvas.paragraph(f"  {rows} rows: {reason}", indent="    ")
+            canvas.paragraph(f"  {counted(rows)}: {reason}", indent="    ")
     checks(doubts, canvas)
     canvas.heading("Next")
     canvas.paragraph(f"  nhalf calibrate {path} -o my-stack.toml")
