@@ -98,8 +98,10 @@ def document(runs: Evidence, found: Derived) -> str:
         "[seen.families]",
         *(f"{name} = {list_of(models)}" for name, models in FAMILIES.items()),
     ]
-    for name, (below, above) in {"seen": found.seen, **found.unseen}.items():
-        lines += ["", f"[bands.{name}]", f'low.value = "{np.exp(-below):.3f}"', f'high.value = "{np.exp(above):.3f}"']
+    for kind, widths in found.widths.items():
+        for name, (below, above) in widths.items():
+            lines += ["", f"[bands.{kind}.{name}]"]
+            lines += [f'low.value = "{np.exp(-below):.3f}"', f'high.value = "{np.exp(above):.3f}"']
     return "\n".join([*lines, *constant_tables(found)]) + "\n"
 
 

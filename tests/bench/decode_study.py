@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.calibrate.derive import ALIKE, ONE_EACH, half_widths, left_out
+from nhalf.calibrate.derive import ALIKE, ONE_EACH, half_widths, kinds, left_out
 from nhalf.calibrate.evidence import evidence
 from nhalf.calibrate.fit import NOISE
 from nhalf.calibrate.prior import prior
@@ -192,9 +192,12 @@ def coverage(runs: Evidence, family: Array, by: Array) -> tuple[float, float]:
     for name in np.unique(by):
         out = by == name
         rest = runs.take(~out)
-        low, high = half_widths(left_out(rest, PRIOR, by[~out]), rest.weights(ALIKE))
-        errors = runs.take(out).log_errors(rest.fit(PRIOR, correlation=ONE_EACH).constants)
-        inside[out] = (errors >= -low) & (errors <= high)
+        told, weights = left_out(rest, PRIOR, by[~out]), rest.weights(ALIKE)
+        errors = runs.log_errors(rest.fit(PRIOR, correlation=ONE_EACH).constants)
+        for kind, known in kinds(rest).items():
+            low, high = half_widths(told[known], weights[known])
+            asked = out & kinds(runs)[kind]
+            inside[asked] = (errors[asked] >= -low) & (errors[asked] <= high)
     return float(inside.mean()), min(float(inside[family == name].mean()) for name in np.unique(family))
 
 
@@ -244,10 +247,11 @@ def study(path: Path) -> None:
     for fewer in (1, 2, 4):
         of = ratios(runs.take(plain), by_family[plain], loads[plain], fewer, 2 * fewer)
         line(f"ratio {fewer} -> {2 * fewer} devices", of)
-    kinds = np.array([
+    shapes = np.array([
         "|".join(table.column(name)[row] or "1" for name in ("attention_dp", "moe_ep")) for row in runs.rows.tolist()
     ])  # fmt: skip
-    count, right, alone, regret = layouts(runs, by_family, loads, kinds)
+    any_version = joined_texts(table, runs, ("isl", "osl", "concurrency"))  # too few were of one version
+    count, right, alone, regret = layouts(runs, by_family, any_version, shapes)
     print(
         f"layouts of one device count  {count:5d}  {100 * right:3.0f} % within 5 % of the best (goal 80), "
         f"plain TP {100 * alone:.0f} %, {100 * regret:.1f} % lost in the mean"

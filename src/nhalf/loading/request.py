@@ -262,8 +262,7 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
     )
     if request.stack is None and store.CALIBRATED:
         found = calibration.bands()
-        novelty = found.novelty(transformer.name, system.name, stack.engine, mode)
-        scenario = replace(scenario, residual=found.half_widths(novelty))
+        scenario = replace(scenario, residual=found.half_widths(found.novelty(scenario)))
     scenario = switches.applied(scenario, request.options)
     if request.links is not None:
         scenario = replaced(scenario, Path(request.links))
