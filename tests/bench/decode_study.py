@@ -102,6 +102,17 @@ def refitted(runs: Evidence, family: Array, parts: Callable[[Indices], Iterable[
     return np.concatenate(found)
 
 
+def other_curves(runs: Evidence, family: Array, curves: Array) -> Array:
+    """Return the errors of each curve of a stack and model by constants refitted on its other curves."""
+
+    def parts(inside: Indices) -> Iterator[tuple[Mask, Mask]]:
+        here = mask(len(runs), inside)
+        for curve in np.unique(curves[inside]):
+            yield here & (curves != curve), here & (curves == curve)
+
+    return refitted(runs, family, parts)
+
+
 def some(count: int) -> Callable[[Indices], Iterator[tuple[Mask, Mask]]]:
     """Return a splitter into 30 % that are told and the rest, drawn several times."""
     random = np.random.default_rng(SEED)
@@ -235,6 +246,8 @@ def study(path: Path) -> None:
     line("30 % of a stack and model", refitted(runs, family, some(len(runs))))
     line("below 8 devices, predict 8", refitted(runs, family, below_full(runs)))
     layout = ("tp", "attention_dp", "moe_tp", "moe_ep")
+    for name, by in (("curve", (*layout, "isl", "osl")), ("layout", layout)):
+        line(f"known stack, unseen {name}", other_curves(runs, family, joined_texts(table, runs, by)))
     line(
         "one anchor on the curve",
         anchors(runs, family, joined_texts(table, runs, (*layout, "isl", "osl", "engine_version"))),

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tools.derive_calibration import GLOBAL, RUNS, derived, document, measured
+from tools.derive_calibration import GLOBAL, RUNS, STACKS, derived, document, measured, stacks
 
 from nhalf.calibrate.derive import ONE_EACH, left_out
 from nhalf.calibrate.prior import prior
 from nhalf.catalog import calibration, store
+from nhalf.loading.request import load
 from nhalf.units import parse
 
 if TYPE_CHECKING:
@@ -99,3 +100,41 @@ def test_the_runs_that_ship_have_no_flag_and_no_name_of_a_machine() -> None:
     text = RUNS.read_text(encoding="utf-8")
     assert "quality_flag" not in text
     assert len(text.splitlines()) == 856
+
+
+def test_the_shipped_stacks_are_what_the_tool_derives(runs: Evidence) -> None:
+    again = tomllib.loads(stacks(runs, prior(calibrated=True).centre))["stacks"]
+    known = tomllib.loads(STACKS.read_text(encoding="utf-8"))["stacks"]
+    assert set(again) == set(known)
+    for name, entry in again.items():
+        assert entry["rows"] == known[name]["rows"]
+        assert entry["held_out_error"] == pytest.approx(known[name]["held_out_error"], abs=0.003)
+        for constant, table in entry["constants"].items():
+            assert number(table["value"]) == pytest.approx(
+                number(known[name]["constants"][constant]["value"]), rel=0.02
+            )
+
+
+def test_every_shipped_stack_predicts_curves_that_were_left_out_better() -> None:
+    known = tomllib.loads(STACKS.read_text(encoding="utf-8"))["stacks"]
+    assert len(known) >= 15
+    for name, entry in known.items():
+        assert entry["held_out_error"] < entry["before_error"], name
+        assert entry["rows"] >= 10, name
+    assert np.median([entry["held_out_error"] for entry in known.values()]) < 0.05
+
+
+def test_a_stack_of_its_own_is_taken_only_where_it_was_measured() -> None:
+    measured_there = load("qwen3-32b", on="h100-sxm", tp=4, weights="bf16")
+    for other in (
+        load("qwen3-32b", on="h100-sxm", tp=4, weights="int4"),
+        load("qwen3-32b", on="b300-sxm", tp=4, weights="bf16"),
+        load("qwen3-8b", on="h100-sxm", tp=4, weights="bf16"),
+        load("qwen3-32b", on="h100-sxm", tp=4, weights="bf16", library="nccl"),
+        load("qwen3-32b", on="h100-sxm", tp=4, weights="bf16", mode="eager"),
+    ):
+        assert other.stack.layer_time_s == store.constant_data()["layer_time_s"].value
+        assert measured_there.stack.layer_time_s != other.stack.layer_time_s
+    assert "this stack and model" in measured_there.origins["stack.layer_time_s"].locator
+    given = load("qwen3-32b", on="h100-sxm", tp=4, weights="bf16", stack="priors")
+    assert given.stack.layer_time_s == store.constant_data(calibrated=False)["layer_time_s"].value

@@ -130,6 +130,16 @@ class Constants(Table, frozen=True, kw_only=True):
     host_sharing: Ratio
 
 
+SomeConstants: type[msgspec.Struct] = msgspec.defstruct(
+    "SomeConstants",
+    [(field.name, field.type | None, None) for field in msgspec.structs.fields(Constants)],
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
+"""Some of the constants of a decode step; the others stay what they are."""
+
+
 class EngineEntry(Table, frozen=True, kw_only=True):
     """A serving engine, the library it brings and the mode it runs in unless told otherwise.
 

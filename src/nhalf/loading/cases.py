@@ -19,6 +19,7 @@ import numpy as np
 
 from nhalf.catalog import store
 from nhalf.catalog.curves import find
+from nhalf.catalog.measured_stacks import of_its_own
 from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError, did_you_mean
@@ -284,6 +285,8 @@ def _group(key: Mapping[str, str], rows: Indices, loads: Mapping[str, Array], op
     scenario = Scenario(
         transformer=transformer, system=system, layout=layout, workload=workload, stack=stack, origins=origins
     )
+    if options.calibrated and not options.constants:
+        scenario = of_its_own(scenario)
     _must_fit(scenario)
     assumed = origin.kind == "assumed"
     return Group(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf.catalog import calibration, overlay, store
 from nhalf.catalog.curves import find
+from nhalf.catalog.measured_stacks import of_its_own
 from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError, did_you_mean
@@ -262,7 +263,7 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
     )
     if request.stack is None and store.CALIBRATED:
         found = calibration.bands()
-        scenario = replace(scenario, residual=found.half_widths(found.novelty(scenario)))
+        scenario = of_its_own(replace(scenario, residual=found.half_widths(found.novelty(scenario))))
     scenario = switches.applied(scenario, request.options)
     if request.links is not None:
         scenario = replaced(scenario, Path(request.links))

@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from nhalf.catalog import store
 from nhalf.catalog.reading import convert, parse
-from nhalf.catalog.schema import Constants, data
+from nhalf.catalog.schema import Constants, SomeConstants, data
 from nhalf.errors import InputError
 from nhalf.loading.files import read_text
 
@@ -71,17 +69,7 @@ def read_stack(text: str) -> StackFile:
 
 def _constants(given: dict[str, Any], where: str) -> dict[str, Datum]:
     """Return the constants that a file states; the others stay what they are."""
-    shape = msgspec.defstruct(
-        "StackConstants",
-        [
-            (name, kind | None, None)
-            for name, kind in ((field.name, field.type) for field in msgspec.structs.fields(Constants))
-        ],
-        frozen=True,
-        kw_only=True,
-        forbid_unknown_fields=True,
-    )
-    return dict(data(convert(given, shape, where=f"{where} [constants]"), where=where))
+    return dict(data(convert(given, SomeConstants, where=f"{where} [constants]"), where=where))
 
 
 def _band(tables: Mapping[str, Any], where: str) -> tuple[float, float] | None:

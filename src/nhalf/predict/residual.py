@@ -98,13 +98,15 @@ class Bands:
         )
         return below, above
 
-    def around(self, found: Answer, novelty: Novelty) -> tuple[Array, Array]:
-        """Return the low and high ends [s] of the band of every time per token.
+    def around(self, found: Answer, scenario: Scenario) -> tuple[Array, Array]:
+        """Return the low and high ends [s] of the band of every time per token of a scenario.
+
+        A scenario that says how far its constants were off, as a stack measured with its model does, has that.
 
         The dtype of the cache, where it is assumed, and communication that nothing measured backs widen it.
         """
         time = found.tpot_s
-        low, high = self.half_widths(novelty)
+        low, high = scenario.residual if any(scenario.residual) else self.half_widths(self.novelty(scenario))
         other = np.log(found.other_tpot_s / time)
         less, more = (found.modelled_s * (factor - 1.0) / time for factor in self.plan)
         below = low**2 + np.minimum(other, 0.0) ** 2 + np.log1p(np.maximum(less, _LEAST)) ** 2
