@@ -246,8 +246,8 @@ def study(path: Path) -> None:
     line("30 % of a stack and model", refitted(runs, family, some(len(runs))))
     line("below 8 devices, predict 8", refitted(runs, family, below_full(runs)))
     layout = ("tp", "attention_dp", "moe_tp", "moe_ep")
-    for name, by in (("curve", (*layout, "isl", "osl")), ("layout", layout)):
-        line(f"known stack, unseen {name}", other_curves(runs, family, joined_texts(table, runs, by)))
+    for name, names in (("curve", (*layout, "isl", "osl")), ("layout", layout)):
+        line(f"known stack, unseen {name}", other_curves(runs, family, joined_texts(table, runs, names)))
     line(
         "one anchor on the curve",
         anchors(runs, family, joined_texts(table, runs, (*layout, "isl", "osl", "engine_version"))),

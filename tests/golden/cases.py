@@ -154,6 +154,37 @@ def communication() -> list[tuple[str, str, int, float, float]]:
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two runs, or two scalings, that differ in communication: what differs, and both ratios of their times."""
+
+    what: str
+    measured: float
+    predicted: float
+
+
+def pairs(found: list[Case]) -> list[Pair]:
+    """Return the pairs of `pairs.toml`: the time of the second over that of the first, measured and predicted.
+
+    With two cases on each side the ratio is of scalings: (second of `then` / first of it) over that of `before`.
+    """
+    cases_by_id = {case.id: case for case in found}
+    listed = tomllib.loads((HERE / "pairs.toml").read_text(encoding="utf-8"))["pairs"]
+
+    def ratio(ids: list[str], *, measured: bool) -> float:
+        times = [case.measured_s if measured else case.predicted_s for case in (cases_by_id[each] for each in ids)]
+        return times[-1] / times[0] if len(times) > 1 else times[0]
+
+    return [
+        Pair(
+            what=each["what"],
+            measured=ratio(each["then"], measured=True) / ratio(each["before"], measured=True),
+            predicted=ratio(each["then"], measured=False) / ratio(each["before"], measured=False),
+        )
+        for each in listed
+    ]
+
+
 def by_source(found: list[Case]) -> dict[str, tuple[int, int, float, float]]:
     """Return for each source its cases, how many were refused, and the median error and bias of the others."""
     sources: dict[str, list[Case]] = {}
