@@ -39,13 +39,15 @@ class Prior:
         return replace(self, centre={**self.centre, **centre})
 
 
-def prior(*, calibrated: bool = False) -> Prior:
+def prior(*, calibrated: bool = False, engine: str = "") -> Prior:
     """Return the prior of the catalogue: around what is assumed, or around what was calibrated on all stacks.
 
+    With an engine, the constants that are its own are among the centres: one that does without an undivided share keeps
+    doing so, and that of an engine on processors may move.
     The spread is that of the assumed constants either way: it says how far one stack may be from another.
     """
     assumed = store.constant_data(calibrated=False)
-    centres = store.constant_data(calibrated=calibrated)
+    centres = store.constant_data(calibrated=calibrated, engine=engine)
     spreads = {}
     for name in CONSTANTS:
         datum = assumed[name]
