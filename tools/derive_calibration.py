@@ -12,19 +12,28 @@ import csv
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.calibrate.derive import Derived, derive, from_pairs
+from nhalf.calibrate.derive import Derived, constants_of, derive, from_pairs
 from nhalf.calibrate.evidence import Evidence, evidence
+from nhalf.calibrate.known import known_stacks
 from nhalf.calibrate.prior import prior
 from nhalf.catalog import files
 from nhalf.loading.cases import Options, cases, read_table
 from nhalf.loading.measured import measured_s
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nhalf.breakdown import Array
+
 DATA = Path(files.__file__).with_name("data")
 RUNS = DATA / "golden" / "serving-runs.csv"
 GLOBAL = DATA / "calibration" / "global.toml"
+STACKS = DATA / "calibration" / "stacks.toml"
+CURVE = ("tp", "attention_dp", "moe_tp", "moe_ep", "isl", "osl", "engine_version")
 SOURCE = "aiconfigurator-core-0.12.0"
 KEPT = (
     "model", "system", "engine", "engine_version", "weight_dtype", "moe_dtype", "isl", "osl", "concurrency", "tp",
@@ -98,9 +107,61 @@ def document(runs: Evidence, found: Derived) -> str:
         "[seen.families]",
         *(f"{name} = {list_of(models)}" for name, models in FAMILIES.items()),
     ]
-    for name, (below, above) in {"seen": found.seen, **found.unseen}.items():
-        lines += ["", f"[bands.{name}]", f'low.value = "{np.exp(-below):.3f}"', f'high.value = "{np.exp(above):.3f}"']
+    for kind, widths in found.widths.items():
+        for name, (below, above) in widths.items():
+            lines += ["", f"[bands.{kind}.{name}]"]
+            lines += [f'low.value = "{np.exp(-below):.3f}"', f'high.value = "{np.exp(above):.3f}"']
     return "\n".join([*lines, *constant_tables(found)]) + "\n"
+
+
+def curves(runs: Evidence) -> Array:
+    """Return the curve of each run: its stack and model, its layout, and the lengths of its prompts and outputs."""
+    table = read_table(RUNS)
+    told = [table.column(name) for name in CURVE]
+    return np.array([
+        "|".join((cluster, *(texts[row] for texts in told)))
+        for cluster, row in zip(runs.cluster.tolist(), runs.rows.tolist(), strict=True)
+    ])  # fmt: skip
+
+
+def stacks(runs: Evidence, constants: Mapping[str, float]) -> str:
+    """Return the constants of the stacks that predict curves they have not seen better by constants of their own."""
+    centre = prior(calibrated=False).around(constants)
+    lines = [
+        "# Constants of stacks that were measured with one model: tools/derive_calibration.py, from",
+        "# golden/serving-runs.csv. Do not edit: a test compares this file with what the tool derives.",
+        "",
+        "[common]",
+        f'source = "{SOURCE}"',
+        'kind = "fitted"',
+        'date = "2026-11"',
+        'locator = "silicon_sample.csv: the runs of this stack and model"',
+    ]
+    for known in known_stacks(runs, centre, curves(runs)):
+        model, _, rest = known.cluster.partition(" ")
+        dtype, _, rest = rest.partition(" on ")
+        system, _, engine = rest.partition(", ")
+        below, above = known.half_widths
+        lines += [
+            "",
+            f'[stacks."{known.cluster}"]',
+            f'model = "{model}"',
+            f'weight_dtype = "{dtype}"',
+            f'system = "{system}"',
+            f'engine = "{engine}"',
+            f"rows = {known.rows}",
+            f"held_out_error = {known.held_out_error:.3f}",
+            f"before_error = {known.before_error:.3f}",
+            f'band.low.value = "{np.exp(-below):.3f}"',
+            f'band.high.value = "{np.exp(above):.3f}"',
+        ]
+        for each in constants_of(centre, known.fitted.constants, known.fitted.log_sd, {}):
+            if each.moved:
+                scale, unit = (1e6, " us") if each.name.endswith("_s") else (1.0, "")
+                value, low, high = (f"{number * scale:.4g}{unit}" for number in (each.value, each.low, each.high))
+                name = each.name.removesuffix("_s")
+                lines.append(f'constants.{name} = {{ value = "{value}", low = "{low}", high = "{high}" }}')
+    return "\n".join(lines) + "\n"
 
 
 def constant_tables(found: Derived) -> list[str]:
@@ -134,8 +195,12 @@ def main(arguments: list[str]) -> int:
     if arguments:
         write_runs(Path(arguments[0]))
     runs = measured()
-    GLOBAL.write_text(document(runs, derived(runs)), encoding="utf-8")
-    print(f"{GLOBAL.name}: {len(runs)} runs")  # noqa: T201  a tool says what it did
+    found = derived(runs)
+    GLOBAL.write_text(document(runs, found), encoding="utf-8")
+    text = stacks(runs, {each.name: each.value for each in found.constants})
+    STACKS.write_text(text, encoding="utf-8")
+    own = text.count("held_out_error")
+    print(f"{GLOBAL.name}: {len(runs)} runs; {STACKS.name}: {own} stacks")  # noqa: T201  a tool says what it did
     return 0
 
 

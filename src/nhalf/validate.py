@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from nhalf.errors import InputError, NoAnswerError, did_you_mean
+from nhalf.loading.cases import DEGREES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,6 +85,22 @@ class Ratio:
     bias: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """What another library, launch mode, or fabric around the same device makes of a step: `after` over `before`.
+
+    `pairs` runs differ in nothing else; `median_error` is of |predicted / measured ratio - 1|.
+    """
+
+    column: str
+    before: str
+    after: str
+    pairs: int
+    measured: float
+    predicted: float
+    median_error: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Validation:
     """Every group's score, that of all rows, and the rows that are furthest off."""
@@ -91,6 +109,7 @@ class Validation:
     overall: Score
     worst: tuple[Miss, ...]
     ratios: tuple[Ratio, ...]
+    switches: tuple[Switch, ...]
     reasons: tuple[tuple[str, int], ...]
 
 
@@ -117,6 +136,7 @@ def validate(found: Predictions, measured_s: Array, scored: Mask | None = None) 
         overall=_score(("", "", ""), np.flatnonzero(wanted), error, inside),
         worst=tuple(_miss(found, int(row), measured_s) for row in far),
         ratios=tuple(_ratios(found, measured_s, answered)),
+        switches=tuple(_switches(found, measured_s, answered)),
         reasons=tuple(sorted(reasons.items(), key=lambda item: -item[1])),
     )
 
@@ -175,6 +195,36 @@ def _ratios(found: Predictions, measured_s: Array, rows: Indices) -> Iterator[Ra
             median_error=float(np.median(np.abs(error))),
             bias=float(np.median(error)),
         )
+
+
+def _switches(found: Predictions, measured_s: Array, rows: Indices) -> Iterator[Switch]:
+    """Yield what libraries, modes and fabrics make of runs that differ in nothing else."""
+    told = {name: found.cases.table.column(name) for name in (*_SAME, *DEGREES)}
+    for switch in ("library", "mode", "system"):
+        same = [texts for name, texts in told.items() if name != switch]
+        loads: dict[tuple[str, ...], dict[str, int]] = {}
+        for row in rows.tolist():
+            scenario = found.cases.groups[found.group[row]].scenario
+            device, stack = scenario.system.device, scenario.stack
+            of = {"library": stack.library.name, "mode": str(stack.mode), "system": scenario.system.name}
+            key = (*(texts[row] for texts in same), str(device.memory_bandwidth_bytes_per_s), device.architecture)
+            loads.setdefault(key, {})[of[switch]] = row
+        pairs: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for values in loads.values():
+            for before, after in combinations(sorted(values), 2):
+                pairs.setdefault((before, after), []).append((values[before], values[after]))
+        for (before, after), runs in sorted(pairs.items()):
+            one, other = np.array(runs).T
+            measured, predicted = (times[other] / times[one] for times in (measured_s, found.tpot_s))
+            yield Switch(
+                column=switch,
+                before=before,
+                after=after,
+                pairs=len(runs),
+                measured=float(np.median(measured)),
+                predicted=float(np.median(predicted)),
+                median_error=float(np.median(np.abs(predicted / measured - 1))),
+            )
 
 
 def _miss(found: Predictions, row: int, measured_s: Array) -> Miss:

@@ -13,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.golden.cases import by_source, communication, read
+from tests.golden.cases import by_source, communication, pairs, read
 
 
 def main() -> None:
@@ -29,6 +29,9 @@ def main() -> None:
     print(f"{len(told)} of {len(found)}: {median:.0f} %, bias {bias:+.0f} %, {100 * inside:.0f} % in their bands")
     for reason, count in Counter(case.refused for case in found if case.refused).most_common():
         print(f"{count:4d} refused: {reason}")
+    print("pairs that differ in communication alone, or in little else: ratio measured, predicted")
+    for pair in pairs(found):
+        print(f"  {pair.what:92s} {pair.measured:5.2f} {pair.predicted:5.2f}")
     print("communication, measured and predicted [ms]")
     for model, hardware, nodes, measured, predicted in communication():
         print(f"  {model:12s} {hardware:24s} {nodes} nodes {1e3 * measured:8.1f} {1e3 * predicted:8.1f}")

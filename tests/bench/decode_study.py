@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.calibrate.derive import ALIKE, ONE_EACH, half_widths, left_out
+from nhalf.calibrate.derive import ALIKE, ONE_EACH, half_widths, kinds, left_out
 from nhalf.calibrate.evidence import evidence
 from nhalf.calibrate.fit import NOISE
 from nhalf.calibrate.prior import prior
@@ -50,6 +50,9 @@ REPEATS = 3
 LEAST = 4
 SHARE = 0.3
 FULL = 8
+TIE = 0.05
+PLAIN = "1|1"
+"""Attention-DP and expert parallelism of a layout that is TP alone."""
 EXCESS = "collective_excess_s"
 PRIOR = prior(calibrated=False).around({EXCESS: prior(calibrated=True).centre[EXCESS]})
 """What was assumed, but for a collective's excess: that comes from pairs of runs and not from these."""
@@ -97,6 +100,17 @@ def refitted(runs: Evidence, family: Array, parts: Callable[[Indices], Iterable[
                 constants = runs.take(told).fit(centre, correlation=WITHIN).constants
                 found.append(runs.take(asked).log_errors(constants))
     return np.concatenate(found)
+
+
+def other_curves(runs: Evidence, family: Array, curves: Array) -> Array:
+    """Return the errors of each curve of a stack and model by constants refitted on its other curves."""
+
+    def parts(inside: Indices) -> Iterator[tuple[Mask, Mask]]:
+        here = mask(len(runs), inside)
+        for curve in np.unique(curves[inside]):
+            yield here & (curves != curve), here & (curves == curve)
+
+    return refitted(runs, family, parts)
 
 
 def some(count: int) -> Callable[[Indices], Iterator[tuple[Mask, Mask]]]:
@@ -157,15 +171,44 @@ def ratios(runs: Evidence, errors: Array, loads: Array, fewer: int, more: int) -
     return np.array(found)
 
 
+def layouts(runs: Evidence, errors: Array, loads: Array, layout: Array) -> tuple[int, float, float, float]:
+    """Return how loads that were measured in several layouts of one device count fare by the predicted best layout.
+
+    The number of such loads; the shares in which the predicted best layout, and plain TP, is within 5 % of the measured
+    best; and what the predicted best costs over the measured best in the mean.
+    """
+    predicted = runs.step_s * np.exp(-errors)
+    right, plain, regret = [], [], []
+    names = np.array([f"{load}|{count:g}" for load, count in zip(loads.tolist(), runs.devices.tolist(), strict=True)])
+    for name in np.unique(names):
+        inside = np.flatnonzero(names == name)
+        kinds = np.unique(layout[inside])
+        if len(kinds) < 2:
+            continue
+        rows = [inside[layout[inside] == kind] for kind in kinds]
+        measured = np.array([np.median(runs.step_s[each]) for each in rows])
+        told = np.array([np.median(predicted[each]) for each in rows])
+        lost = measured / measured.min() - 1
+        right.append(lost[np.argmin(told)] <= TIE)
+        regret.append(lost[np.argmin(told)])
+        if PLAIN in kinds.tolist():
+            plain.append(lost[kinds.tolist().index(PLAIN)] <= TIE)
+    share = float(np.mean(plain)) if plain else float("nan")
+    return len(right), float(np.mean(right)), share, float(np.mean(regret))
+
+
 def coverage(runs: Evidence, family: Array, by: Array) -> tuple[float, float]:
     """Return the share of runs in their band, and the least share of a family, all bands from the others."""
     inside = np.zeros(len(runs), dtype=bool)
     for name in np.unique(by):
         out = by == name
         rest = runs.take(~out)
-        low, high = half_widths(left_out(rest, PRIOR, by[~out]), rest.weights(ALIKE))
-        errors = runs.take(out).log_errors(rest.fit(PRIOR, correlation=ONE_EACH).constants)
-        inside[out] = (errors >= -low) & (errors <= high)
+        told, weights = left_out(rest, PRIOR, by[~out]), rest.weights(ALIKE)
+        errors = runs.log_errors(rest.fit(PRIOR, correlation=ONE_EACH).constants)
+        for kind, known in kinds(rest).items():
+            low, high = half_widths(told[known], weights[known])
+            asked = out & kinds(runs)[kind]
+            inside[asked] = (errors[asked] >= -low) & (errors[asked] <= high)
     return float(inside.mean()), min(float(inside[family == name].mean()) for name in np.unique(family))
 
 
@@ -203,6 +246,8 @@ def study(path: Path) -> None:
     line("30 % of a stack and model", refitted(runs, family, some(len(runs))))
     line("below 8 devices, predict 8", refitted(runs, family, below_full(runs)))
     layout = ("tp", "attention_dp", "moe_tp", "moe_ep")
+    for name, names in (("curve", (*layout, "isl", "osl")), ("layout", layout)):
+        line(f"known stack, unseen {name}", other_curves(runs, family, joined_texts(table, runs, names)))
     line(
         "one anchor on the curve",
         anchors(runs, family, joined_texts(table, runs, (*layout, "isl", "osl", "engine_version"))),
@@ -215,6 +260,15 @@ def study(path: Path) -> None:
     for fewer in (1, 2, 4):
         of = ratios(runs.take(plain), by_family[plain], loads[plain], fewer, 2 * fewer)
         line(f"ratio {fewer} -> {2 * fewer} devices", of)
+    shapes = np.array([
+        "|".join(table.column(name)[row] or "1" for name in ("attention_dp", "moe_ep")) for row in runs.rows.tolist()
+    ])  # fmt: skip
+    any_version = joined_texts(table, runs, ("isl", "osl", "concurrency"))  # too few were of one version
+    count, right, alone, regret = layouts(runs, by_family, any_version, shapes)
+    print(
+        f"layouts of one device count  {count:5d}  {100 * right:3.0f} % within 5 % of the best (goal 80), "
+        f"plain TP {100 * alone:.0f} %, {100 * regret:.1f} % lost in the mean"
+    )
     for name, by in (("model", family), ("system", runs.system), ("engine", runs.engine)):
         whole, least = coverage(runs, family, by)
         shares = f"{100 * whole:3.0f} % in all (goal 75), {100 * least:3.0f} % in the worst family (55)"

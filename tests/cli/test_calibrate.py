@@ -235,3 +235,15 @@ def test_decode_is_pulled_to_an_anchor() -> None:
     assert abs(anchored[1] / 9.8e-3 - 1) < abs(plain[1] / 9.8e-3 - 1) / 2
     assert anchored[0] > plain[0]
     assert "--anchor" in refused(*DECODE, "--anchor", "tp=8")
+
+
+def test_runs_on_boards_tell_their_undivided_share(tmp_path: Path) -> None:
+    path = tmp_path / "boards.csv"
+    steps = {tp: 0.330 + 0.980 / tp for tp in (1, 2, 4, 8)}  # a quarter is not shared out
+    rows = [f"llama-3.1-8b,raspberry-pi-cluster,distributed-llama,int4,16,1,{tp},{time}" for tp, time in steps.items()]
+    header = "model,system,engine,weight_dtype,context,batch,tp,tpot_s"
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    constants = {each["name"]: each for each in invoke("calibrate", str(path), "--json").document["constants"]}
+    assert constants["unsharded_share"]["value"] == pytest.approx(0.25, rel=0.25)
+    assert constants["unsharded_share"]["prior"] == pytest.approx(0.125)
+    assert "host_sharing" not in constants

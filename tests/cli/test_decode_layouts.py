@@ -300,3 +300,8 @@ def test_the_next_command_repeats_what_was_asked() -> None:
 def test_the_document_is_plain_json() -> None:
     result = invoke(*PAGES[2], "--json")
     assert json.loads(result.out)["rows"]
+
+
+def test_a_cluster_of_single_devices_has_no_node_to_stay_inside() -> None:
+    told = invoke("decode", "llama-3.1-8b", "--on", "raspberry-pi-cluster", "--tp", "1,2", "--weights", "int4")
+    assert told.out.startswith("TP2 is fastest")

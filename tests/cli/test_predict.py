@@ -115,3 +115,49 @@ def test_a_table_that_cannot_be_read_is_one_message(tmp_path: Path, text: str, w
 def test_a_file_that_is_not_there_is_one_message(tmp_path: Path) -> None:
     assert "cannot be read" in refused("predict", str(tmp_path / "none.csv"))
     assert "--stack" in refused("predict", str(SERVING), "--stack", "nothing")
+
+
+ODD = """\
+tpot_s,osl,isl,model,engine,system,concurrency,tp,note
+,1000,1000,llama-3.1-70b,,h100_sxm,8,8,no engine
+,1000,1000,llama-3.1-70b,lmdeploy,h100_sxm,8,8,an engine that launches one by one
+,1000,1000,llama-3.1-70b,unheard-of,h100_sxm,8,8,no such engine
+,1000,1000,llama-3.1-8b,vllm,h100_sxm,8,,no tp
+,1000,1000,unknown/Model-X,vllm,h100_sxm,8,8,no such model
+,1000,1000,llama-3.1-8b,vllm,my-gpu,8,8,no such system
+,,1000,llama-3.1-8b,vllm,h100_sxm,8,8,no osl
+"""
+
+
+def test_every_odd_row_is_answered_or_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text(ODD, encoding="utf-8")
+    told = invoke("predict", str(path))
+    rows = {row["note"]: row for row in csv.DictReader(io.StringIO(told.out))}
+    assert len(rows) == 7
+    for note in ("no engine", "an engine that launches one by one", "no tp"):
+        assert float(rows[note]["low_s"]) < float(rows[note]["predicted_tpot_s"]) < float(rows[note]["high_s"])
+        assert 0 < float(rows[note]["ttft_low_s"]) < float(rows[note]["ttft_high_s"])
+        assert not rows[note]["refused"]
+    assert "generic-graph" in rows["no such engine"]["refused"]
+    assert rows["no such model"]["refused"].startswith("model: the catalogue has no model 'unknown/Model-X'")
+    assert "nhalf catalog system" in rows["no such system"]["refused"]
+    assert all(len(row["refused"]) < 200 for row in rows.values())
+    assert "1 row has no tp: 1 is taken, one device" in told.err
+    assert "1 row has no engine: vllm is taken" in told.err
+
+
+def test_the_page_names_what_was_assumed(tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text(ODD, encoding="utf-8")
+    told = invoke("predict", str(path), "-o", str(tmp_path / "out.csv"))
+    assert "Assumed where the table does not say" in told.out
+    assert "kv_dtype" in told.out
+    assumed = invoke("predict", str(path), "--json").document["assumed"]
+    assert {"column": "tp", "value": "1", "rows": 1, "reason": "one device"} in assumed
+
+
+def test_what_a_flag_says_is_not_assumed(tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text(ODD, encoding="utf-8")
+    assert "no engine" not in invoke("predict", str(path), "--engine", "sglang").err

@@ -65,7 +65,7 @@ def read() -> list[Case]:
     with mock.patch.dict(os.environ, {overlay.VARIABLE: str(HERE / "catalog.toml")}):
         for name, members in by_class.items():
             table = Table(path="cases", header=HEADER, rows=[cells for _, cells in members])
-            answers = predictions(cases(table, Options(constants=_constants(mapping["classes"][name]))))
+            answers = predictions(cases(table, Options(constants=_constants(mapping["classes"].get(name, {})))))
             for place, (index, _) in enumerate(members):
                 times = [float(each[place]) for each in (answers.tpot_s, answers.low_s, answers.high_s)]
                 found[index] = _case(rows[index], times[0], times[1], times[2], answers.refused[place])
@@ -86,10 +86,10 @@ def _mapped(row: Mapping[str, str], mapping: Mapping[str, Any]) -> str | tuple[s
         return "the weights are streamed from disk"
     path = str(HERE / "models" / model) if model.endswith(".toml") else model
     name = next(each for words, each in mapping["engines"].items() if row["software"].startswith(words))
-    chosen = mapping["classes"][name]
+    chosen = mapping["classes"].get(name, {"engine": name})
     fed, kept = DRAFTS.get(row["software"], ("", ""))
     cells = [
-        path, system, chosen["engine"], chosen.get("library", ""), chosen["mode"], _dtype(row["wbits"]), "bf16",
+        path, system, chosen["engine"], chosen.get("library", ""), chosen.get("mode", ""), _dtype(row["wbits"]), "bf16",
         row["ctx"] or "512", row["batch"], row["tp"], row["pp"] or "1", row["ep"] or "1", fed, kept,
     ]  # fmt: skip
     return name, cells
@@ -147,11 +147,42 @@ def communication() -> list[tuple[str, str, int, float, float]]:
             if isinstance(mapped, str):
                 continue
             table = Table(path="cases", header=HEADER, rows=[mapped[1]])
-            (group,) = cases(table, Options(constants=_constants(mapping["classes"][mapped[0]]))).groups
+            (group,) = cases(table, Options(constants=_constants(mapping["classes"].get(mapped[0], {})))).groups
             owed = columns(decode(group.scenario))
             taken = sum(float(np.max(owed.get(name, 0.0))) for name in ("collective_fixed", "collective_transfer"))
             found.append((row["model"], row["hardware"], int(row["tp"]), float(row["comm_ms"]) / 1e3, taken))
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two runs, or two scalings, that differ in communication: what differs, and both ratios of their times."""
+
+    what: str
+    measured: float
+    predicted: float
+
+
+def pairs(found: list[Case]) -> list[Pair]:
+    """Return the pairs of `pairs.toml`: the time of the second over that of the first, measured and predicted.
+
+    With two cases on each side the ratio is of scalings: (second of `then` / first of it) over that of `before`.
+    """
+    cases_by_id = {case.id: case for case in found}
+    listed = tomllib.loads((HERE / "pairs.toml").read_text(encoding="utf-8"))["pairs"]
+
+    def ratio(ids: list[str], *, measured: bool) -> float:
+        times = [case.measured_s if measured else case.predicted_s for case in (cases_by_id[each] for each in ids)]
+        return times[-1] / times[0] if len(times) > 1 else times[0]
+
+    return [
+        Pair(
+            what=each["what"],
+            measured=ratio(each["then"], measured=True) / ratio(each["before"], measured=True),
+            predicted=ratio(each["then"], measured=False) / ratio(each["before"], measured=False),
+        )
+        for each in listed
+    ]
 
 
 def by_source(found: list[Case]) -> dict[str, tuple[int, int, float, float]]:

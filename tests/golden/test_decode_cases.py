@@ -11,7 +11,7 @@ import tomllib
 
 import numpy as np
 import pytest
-from tests.golden.cases import HERE, Case, by_source, communication, read
+from tests.golden.cases import HERE, Case, by_source, communication, pairs, read
 
 ERRORS = HERE / "errors.toml"
 
@@ -109,3 +109,22 @@ def test_another_library_on_the_same_link_is_slower_as_measured(answers: list[Ca
     assert nccl.predicted_s > own.predicted_s
     saved, by_model = nccl.measured_s - own.measured_s, nccl.predicted_s - own.predicted_s
     assert saved / 3 < by_model < saved * 3
+
+
+def test_what_communication_alone_changes_goes_the_way_that_was_measured(answers: list[Case]) -> None:
+    found = pairs(answers)
+    assert len(found) == 11
+    # Two misses: a turn-over of an engine that Python launches, and a switch that eight nodes overrun (incast).
+    misses = ("launched by Python", "8 nodes over 4")
+    for pair in found:
+        same_side = (pair.measured > 1) == (pair.predicted > 1)
+        assert same_side != any(miss in pair.what for miss in misses), pair
+    off = [abs(pair.predicted / pair.measured - 1) for pair in found]
+    assert np.median(off) < 0.10
+
+
+def test_layers_split_over_devices_cost_as_one_device_does(answers: list[Case]) -> None:
+    split = [case for case in answers if "-sm layer" in case.group[4] and "4090" in case.group[2] and not case.refused]
+    assert len(split) >= 10
+    errors = [case.predicted_s / case.measured_s - 1 for case in split]
+    assert np.median(np.abs(errors)) < 0.2

@@ -24,6 +24,8 @@ ROWS = {
     "eager": "llama-3.1-8b,h100-sxm,vllm,,eager,1024,1024,,{},4,,,",
     "stages": "llama-3.1-70b,h100-sxm,vllm,,,1024,1024,,{},4,2,,",
     "across nodes": "llama-3.1-70b,h100-sxm,vllm,,,1024,1024,,{},16,,,",
+    "one host": "llama-3.1-8b,h100-sxm,llama-cpp,,,,,512,{},4,,,",
+    "undivided": "llama-3.1-8b,raspberry-pi-cluster,distributed-llama,int4,,,,512,{},4,,,",
     "experts": "gpt-oss-120b,b200-sxm,trtllm,,,8192,1024,,{},1,,4,4",
     "latent": "deepseek-v3,b200-sxm,sglang,nvfp4,,1024,8192,,{},8,,,8",
     "sparse": "deepseek-v3.2,h200-sxm,vllm,,,1024,1024,,{},8,,,",

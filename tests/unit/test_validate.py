@@ -95,3 +95,26 @@ def test_ratios_pair_loads_that_differ_in_the_devices_alone() -> None:
     assert one.median_error == pytest.approx(1 - 1 / 1.1)
     assert one.bias == pytest.approx(1 / 1.1 - 1)
     assert two.median_error == pytest.approx(0.0)
+
+
+def test_runs_that_differ_in_library_mode_or_fabric_alone_are_pairs() -> None:
+    header = (*HEADER, "library", "mode")
+    load = ["llama-3.1-8b", "h100-sxm", "vllm", "1024", "1024", "16", "4"]
+    other = [load[0], "h100-sxm-efa", *load[2:]]
+    rows = [[*load, "", ""], [*load, "nccl", ""], [*load, "", "eager"], [*other, "", ""]]
+    found = predictions(cases(Table(path="rows", header=header, rows=rows)))
+    measured = found.tpot_s * np.array([1.0, 1.2, 1.0, 1.0])
+    switches = {switch.column: switch for switch in validate(found, measured).switches}
+    assert set(switches) == {"library", "mode", "system"}
+    library = switches["library"]
+    assert (library.before, library.after, library.pairs) == ("nccl", "vllm", 1)
+    assert library.predicted == pytest.approx(1.2 * library.measured)
+    assert library.predicted < 1  # its own all-reduce is faster than NCCL's
+    assert (switches["mode"].before, switches["mode"].after) == ("eager", "graph")
+    assert switches["system"].median_error == pytest.approx(0.0)
+
+
+def test_other_devices_are_no_pair() -> None:
+    rows = [["llama-3.1-8b", system, "vllm", "1024", "1024", "16", "4"] for system in ("h100-sxm", "b200-sxm")]
+    found = predictions(cases(Table(path="rows", header=HEADER, rows=rows)))
+    assert not validate(found, found.tpot_s).switches

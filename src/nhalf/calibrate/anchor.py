@@ -125,14 +125,14 @@ def _at(base: Scenario, anchor: Anchor) -> Scenario:
 
 def _constants(measured: Sequence[Scenario], anchors: Sequence[Anchor]) -> dict[str, Datum]:
     """Return the constants that the anchors move, with their origin."""
-    spread: Prior = prior(calibrated=True)
     centre = {name: float(np.mean(getattr(measured[0].stack, name))) for name in CONSTANTS}
+    spread: Prior = prior(calibrated=True).around(centre)
     fitted: Fitted = fit(
         Task(
             response=joined([response(scenario, 1) for scenario in measured]),
             log_times=np.log([anchor.step_s for anchor in anchors]),
             weights=np.ones(len(anchors)),
-            prior=spread.around(centre),
+            prior=spread,
             noise=NOISE,
         )
     )

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from nhalf.predict.residual import DENSE, EXPERTS, SEEN
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nhalf.breakdown import Array
     from nhalf.calibrate.evidence import Evidence
     from nhalf.calibrate.prior import Prior
+    from nhalf.predict.response import Mask
 
 ONE_EACH: Final = 1.0
 """Correlation of steps within a cluster for constants of all stacks: each stack and model counts once."""
 ALIKE: Final = 0.1
-"""The same for bands: with it they hold 83 to 86 % of steps of a model, system or engine that was left out (nominal
-80 %), and 65 % or more of every family; counting every step alike, 62 % of one."""
+"""The same for bands: with it they hold 80 to 82 % of steps of a model, system or engine that was left out (nominal
+80 %), and 72 % or more of every family; with one band for dense models and models with experts, 65 % of one."""
 DRAWS: Final = 200
 SEED: Final = 20261129
 ONE_MACHINE: Final = 0.4
@@ -50,11 +53,10 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
-    """Constants for every stack, and half-widths of bands as logarithms (below, above): `seen`, and by what is new."""
+    """Constants for every stack, and half-widths of bands as logarithms (below, above), as `Bands` has them."""
 
     constants: tuple[Constant, ...]
-    seen: tuple[float, float]
-    unseen: Mapping[str, tuple[float, float]]
+    widths: Mapping[str, Mapping[str, tuple[float, float]]]
 
 
 def derive(measured: Evidence, prior: Prior, families: Mapping[str, str]) -> Derived:
@@ -62,16 +64,25 @@ def derive(measured: Evidence, prior: Prior, families: Mapping[str, str]) -> Der
     fitted = measured.fit(prior, correlation=ONE_EACH)
     spread = bootstrap(measured, prior, fitted.constants)
     family = np.array([families[model] for model in measured.model.tolist()])
-    groupings = {"model": family, "system": measured.system, "engine": measured.engine}
-    weights = measured.weights(ALIKE)
-    seen = half_widths(left_out(measured, prior, measured.cluster), weights)
+    groupings = {SEEN: measured.cluster, "model": family, "system": measured.system, "engine": measured.engine}
+    found = {name: left_out(measured, prior, by) for name, by in groupings.items()}
     return Derived(
         constants=constants_of(prior, fitted.constants, fitted.log_sd, spread),
-        seen=seen,
-        unseen={
-            name: _at_least(half_widths(left_out(measured, prior, by), weights), seen) for name, by in groupings.items()
-        },
+        widths={kind: _widths(measured, found, of_kind) for kind, of_kind in kinds(measured).items()},
     )
+
+
+def kinds(measured: Evidence) -> dict[str, Mask]:
+    """Return masks of the steps of dense models and of those with experts, whose errors are of different size."""
+    experts = measured.response.experts_s > 0
+    return {DENSE: ~experts, EXPERTS: experts}
+
+
+def _widths(measured: Evidence, errors: Mapping[str, Array], of_kind: Mask) -> dict[str, tuple[float, float]]:
+    """Return the half-widths of one kind of model by what is new; nothing new is narrower than what was seen."""
+    weights = measured.weights(ALIKE)[of_kind]
+    found = {name: half_widths(each[of_kind], weights) for name, each in errors.items()}
+    return {name: _at_least(each, found[SEEN]) for name, each in found.items()}
 
 
 def from_pairs(prior: Prior, name: str, measured: Sequence[float]) -> Constant:

@@ -24,24 +24,30 @@ Reference: the house's decode-step note: Llama-3-70B on H100 at batch 1, with an
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """The centre of each constant, and the standard deviation of its logarithm; `free` names those that a fit moves."""
+    """The centre of each constant, and the standard deviation of its logarithm."""
 
     centre: Mapping[str, float]
     log_sd: Mapping[str, float]
-    free: tuple[str, ...]
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Return the names of the constants that a fit moves; one that is 0, what the stack does without, stays so."""
+        return tuple(name for name in CONSTANTS if name not in NEVER_FROM_STEPS and self.centre[name] > 0)
 
     def around(self, centre: Mapping[str, float]) -> Prior:
         """Return the prior around other centres: constants of one stack scatter around those of all."""
         return replace(self, centre={**self.centre, **centre})
 
 
-def prior(*, calibrated: bool = False) -> Prior:
+def prior(*, calibrated: bool = False, engine: str = "") -> Prior:
     """Return the prior of the catalogue: around what is assumed, or around what was calibrated on all stacks.
 
+    With an engine, the constants that are its own are among the centres: one that does without an undivided share keeps
+    doing so, and that of an engine on processors may move.
     The spread is that of the assumed constants either way: it says how far one stack may be from another.
     """
     assumed = store.constant_data(calibrated=False)
-    centres = store.constant_data(calibrated=calibrated)
+    centres = store.constant_data(calibrated=calibrated, engine=engine)
     spreads = {}
     for name in CONSTANTS:
         datum = assumed[name]
@@ -50,5 +56,4 @@ def prior(*, calibrated: bool = False) -> Prior:
     return Prior(
         centre={name: centres[name].value for name in CONSTANTS},
         log_sd=spreads,
-        free=tuple(name for name in CONSTANTS if name not in NEVER_FROM_STEPS),
     )

@@ -45,11 +45,11 @@ class Runs(Table, frozen=True, kw_only=True):
 
 
 class CalibrationFile(Table, frozen=True, kw_only=True):
-    """The whole file."""
+    """The whole file; bands are by kind of model, then by what is new."""
 
     runs: Runs
     seen: Seen
-    bands: dict[str, HalfWidths]
+    bands: dict[str, dict[str, HalfWidths]]
     identified: tuple[str, ...]
     constants: dict[str, dict[str, Any]]
 
@@ -80,10 +80,11 @@ def bands() -> Bands:
     """Return the bands around predictions by the constants that ship."""
     file = calibration()
     classes = convert(files.own_tables(CLASSES), ClassesFile, where=files.place(CLASSES))
-    widths = {name: _half_widths(name, each) for name, each in (file.bands | classes.bands).items()}
     return Bands(
-        seen=widths["seen"],
-        unseen={name: width for name, width in widths.items() if name != "seen"},
+        widths={
+            kind: {name: _half_widths(name, each) for name, each in (widths | classes.bands).items()}
+            for kind, widths in file.bands.items()
+        },
         models=frozenset(model for models in file.seen.families.values() for model in models),
         systems=frozenset(file.seen.systems),
         engines=frozenset(file.seen.engines),

@@ -131,7 +131,7 @@ def _device(key: str) -> Listed:
 
 def _engine(key: str) -> Listed:
     entry = store.engine_entry(key)
-    values = {f"stack.{path}": datum for path, datum in schema.data(store.constants(), where="constants")}
+    values = {f"stack.{path}": datum for path, datum in schema.data(store.constants(engine=key), where="constants")}
     return _listed("engine", key, entry.title, values, {"library": entry.library, "mode": str(entry.mode)})
 
 

@@ -1,7 +1,7 @@
 """Puts the parts that a file names in their places: a system's device and links, and what is `like` another.
 
 `like = "h100-sxm"` at the top of a system or device takes over everything that it does not say itself; so does `like`
-in a tier of a fabric, of a link. A name alone is short for that.
+in an engine, and in a tier of a fabric, of a link. A name alone is short for that.
 """
 
 from __future__ import annotations
@@ -82,6 +82,19 @@ def named(folder: str, key: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
         raise InputError(f"{key} is like itself", where=where, allowed="another name")
     known = _known(other, files.stems(folder, ".toml"), where)
     return merged(named(folder, known, (*seen, key)), tables)
+
+
+def engine(key: str) -> dict[str, Any]:
+    """Return the table of an engine, laid over that of the engine that it is like.
+
+    Raises InputError when that is not there, or is like another one in turn.
+    """
+    engines: Mapping[str, dict[str, Any]] = files.tables("stacks.toml")["engines"]
+    own = dict(engines[key])
+    if LIKE not in own:
+        return own
+    plain = [name for name, table in engines.items() if LIKE not in table]
+    return merged(engines[_known(own.pop(LIKE), plain, f"{files.place('stacks.toml')} [engines.{key}], like")], own)
 
 
 def _device(part: Any, where: str) -> Any:  # noqa: ANN401  a part of a file, whatever was written there

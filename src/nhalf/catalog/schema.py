@@ -130,14 +130,30 @@ class Constants(Table, frozen=True, kw_only=True):
     latent_layer_factor: Ratio
     linear_layer_factor: Ratio
     sparse_layer_factor: Ratio
+    unsharded_share: Ratio
+    host_sharing: Ratio
+
+
+SomeConstants: type[msgspec.Struct] = msgspec.defstruct(
+    "SomeConstants",
+    [(field.name, field.type | None, None) for field in msgspec.structs.fields(Constants)],
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
+"""Some of the constants of a decode step; the others stay what they are."""
 
 
 class EngineEntry(Table, frozen=True, kw_only=True):
-    """A serving engine, the library it brings and the mode it runs in unless told otherwise."""
+    """A serving engine, the library it brings and the mode it runs in unless told otherwise.
+
+    `constants` are those of a decode step that are its own: tables as in `Constants`.
+    """
 
     title: str
     library: str
     mode: Mode
+    constants: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class LibraryEntry(Table, frozen=True, kw_only=True):

@@ -124,7 +124,8 @@ def stack(
     chosen = find("library", library or own.library, where="library")
     used, of_library = _library(chosen, architecture)
     launched = own.mode if mode is None else Mode.parse(mode, where="mode")
-    built, of_engine = build.stack(key, used, launched, constants(calibrated=calibrated), where=place("stacks.toml"))
+    of_step = constants(calibrated=calibrated, engine=key)
+    built, of_engine = build.stack(key, used, launched, of_step, where=place("stacks.toml"))
     return built, of_engine | of_library
 
 
@@ -221,25 +222,27 @@ def device_entry(key: str) -> NamedDevice:
 def engine_entry(key: str) -> EngineEntry:
     """Return what is said of an engine."""
     where = f"{place('stacks.toml')} [engines.{key}]"
-    return convert(files.tables("stacks.toml")["engines"][key], EngineEntry, where=where)
+    return convert(resolve.engine(key), EngineEntry, where=where)
 
 
-def constants(*, calibrated: bool = CALIBRATED) -> Constants:
+def constants(*, calibrated: bool = CALIBRATED, engine: str = "") -> Constants:
     """Return the constants of a decode step, as calibrated for every engine or as assumed before.
 
-    A constant that the user's own catalogue states stays the user's.
+    A constant that the user's own catalogue states stays the user's, and one that is an engine's own stays that.
     """
     stated = files.tables("stacks.toml")["constants"]
     if calibrated:
         own = files.own_tables("stacks.toml")["constants"]
         fitted = calibration.tables()
         stated = {name: fitted.get(name, table) if table == own.get(name) else table for name, table in stated.items()}
+    if engine:
+        stated = {**stated, **engine_entry(engine).constants}
     return convert(stated, Constants, where=place("stacks.toml"))
 
 
-def constant_data(*, calibrated: bool = CALIBRATED) -> dict[str, Datum]:
+def constant_data(*, calibrated: bool = CALIBRATED, engine: str = "") -> dict[str, Datum]:
     """Return the constants of a decode step with their origins, by the name of their field (`layer_time_s`)."""
-    return dict(schema.data(constants(calibrated=calibrated), where=place("stacks.toml")))
+    return dict(schema.data(constants(calibrated=calibrated, engine=engine), where=place("stacks.toml")))
 
 
 def library_entry(key: str) -> LibraryEntry:

@@ -56,7 +56,7 @@ def calibrate(
     runs = evidence(loaded, times)
     engines = sorted(set(runs.engine.tolist()))
     found = report.Calibrated(
-        fit=refit(runs, prior(calibrated=True)),
+        fit=refit(runs, prior(calibrated=True, engine=engines[0] if len(engines) == 1 else "")),
         splits=splits(loaded, times),
         doubts=doubts,
         engine=", ".join(engines),

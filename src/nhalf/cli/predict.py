@@ -26,12 +26,17 @@ def predict(cases: str, target: str | None, stack: str | None, as_json: bool, **
     Columns: model, system, engine, weight_dtype, moe_dtype, kv_dtype, isl, osl, concurrency, tp, pp, attention_dp,
     moe_tp, moe_ep; others pass through, and what was measured is never read.
     """
+    from nhalf.loading.case_assumptions import assumptions
     from nhalf.loading.cases import cases as load
     from nhalf.loading.cases import read_table
     from nhalf.loading.predictions import predictions
 
     chosen = options(stack, defaults)
     found = predictions(load(read_table(Path(cases)), chosen.options), chosen.bands)
+    if not target or as_json:  # no page that says it
+        for each in assumptions(found.cases):
+            if each.unusual:
+                output.warn(each.text)
     if target:
         write_text(Path(target), report.table(found))
     if as_json:

@@ -31,6 +31,7 @@ def validate(
 
     Rows with a text in the column quality_flag are left out.
     """
+    from nhalf.loading.case_assumptions import assumptions
     from nhalf.loading.case_checks import findings
     from nhalf.loading.cases import cases as load
     from nhalf.loading.cases import read_table
@@ -47,6 +48,9 @@ def validate(
     table = read_table(Path(cases) if cases else SERVING)
     loaded = load(table, chosen.options)
     times = measured_s(table)
+    for each in assumptions(loaded):
+        if each.unusual:
+            output.warn(each.text)
     scored = unflagged(table)
     if not scored.all():
         output.warn(f"{int(np.sum(~scored))} rows with a quality_flag are left out")

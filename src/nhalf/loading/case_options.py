@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nhalf.catalog import calibration
@@ -39,5 +39,5 @@ def options(stack: str | None, defaults: Mapping[str, str | None]) -> Chosen:
         return Chosen(options=Options(defaults=given, calibrated=False), bands=bands)
     file = read_stack(stack)
     if file.half_widths:
-        bands = replace(bands, seen=file.half_widths)
+        bands = bands.measured(file.half_widths)
     return Chosen(options=Options(defaults=given, constants=file.constants), bands=bands)

@@ -19,6 +19,7 @@ import numpy as np
 
 from nhalf.catalog import store
 from nhalf.catalog.curves import find
+from nhalf.catalog.measured_stacks import of_its_own
 from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError, did_you_mean
@@ -48,6 +49,8 @@ LARGEST = 1e9
 """No run has more sequences or tokens: a larger number is in another unit, or a slip."""
 MEASURED = ("tpot_s", "ttft_s")
 """Columns that hold measurements: `predict` passes them through and never reads them."""
+_LONGEST_LIST = 120
+"""A list of allowed names that has more letters is no help in a cell."""
 _NEEDED = (("model",), ("system",), ("concurrency", "batch"))
 _ONE_BYTE = ("fp8", "fp8_block", "fp8_static", "fp8_ootb", "w8a8", "float8")
 _DTYPES = {
@@ -124,11 +127,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cases:
-    """The rows of a table as scenarios; `refused` says for each row why it has none, and is empty where it has."""
+    """The rows of a table as scenarios; `refused` says for each row why it has none, and is empty where it has.
+
+    `defaults` is what was told for the rows that do not say otherwise, by column.
+    """
 
     table: Table
     groups: tuple[Group, ...]
     refused: list[str]
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,8 +205,17 @@ def cases(table: Table, options: Options | None = None) -> Cases:
             groups.append(_group(dict(zip((*NAMES, *DEGREES), key, strict=True)), np.array(rows), loads, chosen))
         except InputError as error:
             for row in rows:
-                refused[row] = str(error)
-    return Cases(table=table, groups=tuple(groups), refused=refused)
+                refused[row] = _in_a_cell(error)
+    return Cases(table=table, groups=tuple(groups), refused=refused, defaults=chosen.defaults)
+
+
+def _in_a_cell(error: InputError) -> str:
+    """Return an error as short as a cell wants it: a long list of what is allowed is left to the catalogue."""
+    where = "model" if error.where == "MODEL" else error.where
+    if len(error.allowed) <= _LONGEST_LIST:
+        return str(InputError(error.what, where=where, allowed=error.allowed, do=error.do))
+    kinds = " Write generic-graph, -stream, -python or -cpu for one of that kind." if where == "engine" else ""
+    return str(InputError(f"{error.what}.{kinds}", where=where, do=error.do or f"see nhalf catalog {where}"))
 
 
 def _told(table: Table, name: str, options: Options) -> list[str]:
@@ -269,6 +285,8 @@ def _group(key: Mapping[str, str], rows: Indices, loads: Mapping[str, Array], op
     scenario = Scenario(
         transformer=transformer, system=system, layout=layout, workload=workload, stack=stack, origins=origins
     )
+    if options.calibrated and not options.constants:
+        scenario = of_its_own(scenario)
     _must_fit(scenario)
     assumed = origin.kind == "assumed"
     return Group(

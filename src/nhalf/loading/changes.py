@@ -67,7 +67,7 @@ def _check(path: str, value: float, text: str) -> None:
     where = f"--set {path}"
     if path.endswith("_efficiency") and not 0 < value <= 1:
         raise InputError(f"{text!r} is no share of a datasheet rate", where=where, allowed="more than 0, at most 1")
-    may_be_zero = unit_of(path) == "s" or path.endswith(("software_factor", "_layer_factor"))
+    may_be_zero = unit_of(path) == "s" or path.endswith(("software_factor", "_layer_factor", "_share", "_sharing"))
     if value == 0 and not may_be_zero:
         raise InputError(f"{text!r} is zero", where=where, allowed="more than 0")
     least, most = _REASON[unit_of(path)]

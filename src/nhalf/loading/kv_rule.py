@@ -8,8 +8,14 @@ for FP8 and MXFP4 models; bf16 otherwise. Dense rows fit better at one byte than
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from nhalf.catalog import store
 from nhalf.citation import Datum
 from nhalf.transformer import KV_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _NARROW = "fp8"
 _WIDE = "bf16"
@@ -36,6 +42,16 @@ def assumed_kv(*, weights: str, engine: str, architecture: str) -> tuple[str, Da
         high=KV_BYTES[_WIDE],
         note="the serving data do not record it; bands hold both",
     )
+
+
+def default_reason(chosen: str, *, weights: str, engine: str, systems: Iterable[str]) -> str:
+    """Return why a dtype of the cache is the default of one asked step, and where measured servers likely differ."""
+    for name in systems:
+        architecture = store.system(name)[0].device.architecture
+        likely, _ = assumed_kv(weights=weights, engine=engine, architecture=architecture)
+        if likely != chosen:
+            return f"the config says so; such servers mostly run {likely}, as nhalf predict takes; the band holds both"
+    return "the config says so; a server may run fp8, and the band allows for it"
 
 
 def other_kv_bytes(dtype: str) -> float:

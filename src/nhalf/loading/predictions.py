@@ -57,9 +57,7 @@ def predictions(cases: Cases, bands: Bands | None = None) -> Predictions:
             for row in rows:
                 refused[row] = str(error)
             continue
-        low, high = chosen.around(
-            found, chosen.novelty(group.model, group.system, group.engine, group.scenario.stack.mode)
-        )
+        low, high = chosen.around(found, group.scenario)
         times[:, rows] = found.tpot_s, low, high, found.first_low_s, found.first_high_s
         words[rows] = _WORDS[found.column]
         member[rows] = index

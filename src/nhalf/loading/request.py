@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf.catalog import calibration, overlay, store
 from nhalf.catalog.curves import find
+from nhalf.catalog.measured_stacks import of_its_own
 from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError, did_you_mean
@@ -16,6 +17,7 @@ from nhalf.loading import request_checks as checks
 from nhalf.loading import switches
 from nhalf.loading.changes import apply, moved
 from nhalf.loading.degrees import FLAGS, Degrees
+from nhalf.loading.kv_rule import default_reason
 from nhalf.loading.links import replaced
 from nhalf.loading.model import transformer_of
 from nhalf.loading.options import NAMES, Options
@@ -201,13 +203,18 @@ def _completed(request: Request, transformer: Transformer) -> tuple[Request, lis
         chosen.append(("context", "--context", 1024, "a short chat"))
     if request.weights is None:
         chosen.append(("weights", "--weights", transformer.weight_dtype, "the config says so"))
+    engine = store.find("engine", request.engine or "vllm", where="--engine")
     if request.kv is None:
-        reason = "the config says so; a server may run fp8, and the band allows for it"
+        weights = _dtype(request.weights or transformer.weight_dtype, WEIGHT_BYTES, "--weights")
+        systems = [store.find("system", name, where="--on") for name in request.systems]
+        reason = default_reason(transformer.kv_dtype, weights=weights, engine=engine, systems=systems)
         chosen.append(("kv", "--kv", transformer.kv_dtype, reason))
     if request.engine is None:
-        chosen.append(("engine", "--engine", "vllm", "the most used"))
+        chosen.append(("engine", "--engine", engine, "the most used"))
     if request.mode is None:
-        chosen.append(("mode", "--mode", "graph", "engines decode in CUDA graphs"))
+        own = store.engine_entry(engine).mode
+        reason = "engines decode in CUDA graphs" if own == Mode.GRAPH else f"{engine} has no CUDA graphs"
+        chosen.append(("mode", "--mode", str(own), reason))
     completed = replace(request, **{name: value for name, _, value, _ in chosen})  # type: ignore[arg-type]
     if completed.library is None:
         chosen.append(("library", "--library", "", "the engine's own"))
@@ -256,8 +263,7 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
     )
     if request.stack is None and store.CALIBRATED:
         found = calibration.bands()
-        novelty = found.novelty(transformer.name, system.name, stack.engine, mode)
-        scenario = replace(scenario, residual=found.half_widths(novelty))
+        scenario = of_its_own(replace(scenario, residual=found.half_widths(found.novelty(scenario))))
     scenario = switches.applied(scenario, request.options)
     if request.links is not None:
         scenario = replaced(scenario, Path(request.links))

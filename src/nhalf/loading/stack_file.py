@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from nhalf.catalog import store
 from nhalf.catalog.reading import convert, parse
-from nhalf.catalog.schema import Constants, data
+from nhalf.catalog.schema import Constants, SomeConstants, data
 from nhalf.errors import InputError
 from nhalf.loading.files import read_text
 
@@ -35,8 +33,11 @@ class StackFile:
 
     def applied(self, scenario: Scenario) -> Scenario:
         """Return the scenario with the constants of the stack, and their origins."""
-        values = {name: datum.value for name, datum in self.constants.items()}
-        origins = {f"stack.{name}": datum for name, datum in self.constants.items()}
+        constants = self.constants
+        if self.name == PRIORS:
+            constants = store.constant_data(calibrated=False, engine=scenario.stack.engine)
+        values = {name: datum.value for name, datum in constants.items()}
+        origins = {f"stack.{name}": datum for name, datum in constants.items()}
         return replace(scenario, stack=replace(scenario.stack, **values), origins={**scenario.origins, **origins})  # type: ignore[arg-type]
 
 
@@ -68,17 +69,7 @@ def read_stack(text: str) -> StackFile:
 
 def _constants(given: dict[str, Any], where: str) -> dict[str, Datum]:
     """Return the constants that a file states; the others stay what they are."""
-    shape = msgspec.defstruct(
-        "StackConstants",
-        [
-            (name, kind | None, None)
-            for name, kind in ((field.name, field.type) for field in msgspec.structs.fields(Constants))
-        ],
-        frozen=True,
-        kw_only=True,
-        forbid_unknown_fields=True,
-    )
-    return dict(data(convert(given, shape, where=f"{where} [constants]"), where=where))
+    return dict(data(convert(given, SomeConstants, where=f"{where} [constants]"), where=where))
 
 
 def _band(tables: Mapping[str, Any], where: str) -> tuple[float, float] | None:

@@ -69,7 +69,9 @@ def answer(scenario: Scenario, count: int, *, other_kv_bytes: float) -> Answer:
 
 def _first(step: Term, count: int) -> tuple[Array, Array]:
     """Return the range of the time to the first token [s]; NaN where no prompts arrive."""
-    found = next((part for part in step.parts if part.name == "prefill"), None)
+    # An eager engine's step has the device's parts one level down.
+    below = (inner for part in step.parts for inner in (part, *part.parts))
+    found = next((part for part in below if part.name == "prefill"), None)
     if found is None:
         return np.full(count, np.nan), np.full(count, np.nan)
     prompts, prompt = found.parts

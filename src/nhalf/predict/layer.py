@@ -8,7 +8,6 @@ import numpy as np
 
 from nhalf.breakdown import Input, Quantity, Term, excess, leaf, total
 from nhalf.laws.roofline import byte_time, flop_time
-from nhalf.predict.exchange import all_reduces
 from nhalf.predict.memory import largest_batch, stage_share
 
 if TYPE_CHECKING:
@@ -78,14 +77,26 @@ def _read_each_step(scenario: Scenario) -> list[WeightGroup]:
 
 
 def _group_bytes(scenario: Scenario, group: WeightGroup) -> Term:
-    """Return the bytes of one group on the rank; the last stage, which has the head, sets the pace of a pipeline."""
+    """Return the bytes of one group that the rank reads in one slot of the pipeline."""
     inputs: dict[str, Input] = {
         "P": group.parameters,
         "w": group.bytes_per_parameter,
         "share": group.share(scenario.layout.tensor_parallel),
-        "stage": 1.0 if group.name == _HEAD else stage_share(scenario),
+        "stage": _head_share(scenario) if group.name == _HEAD else stage_share(scenario),
     }
     return leaf(f"{group.name} ({group.dtype})", "P * w * share * stage", inputs, unit="bytes")
+
+
+def _head_share(scenario: Scenario) -> Quantity:
+    """Return in what part [1] of the slots of a pipeline the output head is on the critical path.
+
+    The last stage has it. With as many micro-batches as stages that stage sets the pace, and every slot holds it; one
+    micro-batch goes through it once in as many slots as there are stages.
+    """
+    if scenario.layout.pipeline_parallel == 1:
+        return 1.0
+    inputs: dict[str, Input] = {"p": float(scenario.layout.pipeline_parallel), "m": micro_batches(scenario)}
+    return leaf("slots with the head", "minimum(m / p, 1)", inputs, unit="1").value
 
 
 def experts(scenario: Scenario, through: Term) -> Term | None:
@@ -201,7 +212,7 @@ def _group_flop(scenario: Scenario, group: WeightGroup, through: Quantity | Term
         "t": through,
         "P": group.parameters,
         "share": group.share(scenario.layout.tensor_parallel),
-        "stage": 1.0 if group.name == _HEAD else stage_share(scenario),
+        "stage": _head_share(scenario) if group.name == _HEAD else stage_share(scenario),
         "s": speedup(scenario, group.dtype),
     }
     return leaf(f"{group.name} ({group.dtype})", "2 * t * P * share * stage / s", inputs, unit="FLOP")
@@ -286,52 +297,3 @@ def speedup(scenario: Scenario, dtype: str) -> Term:
     peak = device.fp4_flop_per_s if dtype in _FP4 else peaks.get(dtype, device.bf16_flop_per_s)
     inputs: dict[str, Input] = {"F_q": peak, "F": device.bf16_flop_per_s, "fq": scenario.stack.fp8_exponent}
     return leaf("speed-up", "(F_q / F) ** fq", inputs, unit="1")
-
-
-def layer_time(scenario: Scenario) -> Term:
-    """Return the time [s] per layer that is neither bytes nor arithmetic: small kernels and the gaps between them.
-
-    References
-    ----------
-    The house's decode-step note, term 4. A norm that runs in the kernel of its all-reduce saves one of the layer's
-    kernels (TensorRT-LLM and FlashInfer, all-reduce fusion with residual and RMS norm).
-    """
-    transformer, stack = scenario.transformer, scenario.stack
-    inputs: dict[str, Input] = {
-        "tl": stack.layer_time_s,
-        "L": float(transformer.layer_count),
-        "stage": stage_share(scenario),
-    }
-    kinds: list[tuple[str, int, Quantity]] = [
-        ("moe", transformer.moe_layer_count, _moe_factor(scenario)),
-        ("mla", transformer.mla_layer_count, stack.latent_layer_factor),
-        ("linear", transformer.linear_layer_count, stack.linear_layer_factor),
-        ("sparse", transformer.sparse_layer_count, stack.sparse_layer_factor),
-    ]
-    formula = "L"
-    for name, count, factor in kinds:
-        if count:
-            inputs |= {f"L_{name}": float(count), f"a_{name}": factor}
-            formula += f" + a_{name} * L_{name}"
-    if np.any(np.greater(stack.remedies.fused_norms, 0)):
-        inputs |= fused_kernels(scenario)
-        formula += " - f * N / (fuse * kernels)"
-    return leaf("layers", f"tl * ({formula}) * stage", inputs, column="launch")
-
-
-def fused_kernels(scenario: Scenario) -> dict[str, Input]:
-    """Return what the kernels that a fused norm saves are made of: one of a layer's for each all-reduce."""
-    stack = scenario.stack
-    return {
-        "f": stack.remedies.fused_norms,
-        "N": float(all_reduces(scenario)),
-        "fuse": stack.remedies.fused_collectives,
-        "kernels": stack.kernels_per_layer,
-    }
-
-
-def _moe_factor(scenario: Scenario) -> Quantity:
-    """Return what an expert layer adds to a layer's fixed time, in layers [1]: less where FP4 runs natively."""
-    mixture, device, stack = scenario.transformer.mixture, scenario.system.device, scenario.stack
-    native = mixture is not None and mixture.expert_dtype in _FP4 and device.architecture == "blackwell"
-    return stack.fp4_expert_layer_factor if native else stack.expert_layer_factor

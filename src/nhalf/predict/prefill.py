@@ -8,7 +8,7 @@ import numpy as np
 
 from nhalf.breakdown import Input, Quantity, Term, excess, leaf, product, total
 from nhalf.laws.roofline import byte_time, flop_time
-from nhalf.predict import exchange, layer, prompt
+from nhalf.predict import exchange, layer, overhead, prompt
 from nhalf.predict.hand_over import hand_overs
 from nhalf.predict.memory import stage_share
 from nhalf.predict.step import alternating, decode, exposed, sequence_time, step_time, with_host
@@ -113,7 +113,8 @@ def _work(scenario: Scenario) -> tuple[list[Term], Term, list[Exchange]]:
         for name, each in work.items()
     }
     beyond = [excess(f"beyond the {name}", times[name], reads[name], column="compute") for name in work]
-    parts = [*reads.values(), total("compute", *beyond), layer.layer_time(scenario)]
+    busy = [*reads.values(), total("compute", *beyond)]
+    parts = [*busy, *overhead.unsharded(scenario, busy), overhead.layer_time(scenario)]
     return parts, times["kv"], exchange.prompt_exchanges(scenario, through)
 
 

@@ -4,14 +4,15 @@ References
 ----------
 V. Vovk, A. Gammerman and G. Shafer, "Algorithmic Learning in a Random World" (2005): conformal prediction; here the
 residuals are those of groups left out one at a time (a family of models, a system, an engine), each group counting
-alike.
+alike. Models with experts are less well predicted than dense ones, so each kind has bands of its own (the taxonomy of
+Mondrian conformal prediction, there section 4.5).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -22,16 +23,24 @@ if TYPE_CHECKING:
 
     from nhalf.breakdown import Array
     from nhalf.predict.answer import Answer
+    from nhalf.scenario import Scenario
 
 
+DENSE: Final = "dense"
+EXPERTS: Final = "experts"
+SEEN: Final = "seen"
 _LEAST = -0.95
 """No doubt about a part takes more than this share off the whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Novelty:
-    """What of a case the calibration has never seen; `launched` are engines that launch kernels one by one."""
+    """What of a case the calibration has never seen; `launched` are engines that launch kernels one by one.
 
+    `experts` says whether the model has any: what it says is of which kind the bands are, and not that it is new.
+    """
+
+    experts: bool = False
     model: bool = False
     system: bool = False
     engine: bool = False
@@ -48,46 +57,56 @@ class Novelty:
 class Bands:
     """Half-widths of 80 % bands as logarithms, below and above the prediction.
 
-    `seen` holds for models, systems and engines that the constants were fitted on, `unseen` for one thing that is new
-    (`class`: engines that launch kernels one by one).
+    `widths` has them by kind of model (`dense`, `experts`) and by what is new: `seen` holds for models, systems and
+    engines that the constants were fitted on, the others for one thing that is new (`class`: engines that launch
+    kernels one by one).
     `models`, `systems` and `engines` are what was seen. `plan` is the doubt about communication that nothing measured
     backs: the factor below and above 1 that its time may be off.
     """
 
-    seen: tuple[float, float]
-    unseen: Mapping[str, tuple[float, float]]
+    widths: Mapping[str, Mapping[str, tuple[float, float]]]
     models: frozenset[str]
     systems: frozenset[str]
     engines: frozenset[str]
     plan: tuple[float, float] = (0.5, 2.0)
 
-    def novelty(self, model: str, system: str, engine: str, mode: Mode) -> Novelty:
-        """Return what of a case is new."""
+    def novelty(self, scenario: Scenario) -> Novelty:
+        """Return what of a scenario is new."""
+        transformer, stack = scenario.transformer, scenario.stack
+        model, system, engine = transformer.name, scenario.system.name, stack.engine
         return Novelty(
+            experts=transformer.mixture is not None,
             model=model not in self.models,
             system=system not in self.systems,
             engine=engine not in self.engines,
-            launched=mode != Mode.GRAPH,
+            launched=stack.mode != Mode.GRAPH,
         )
+
+    def measured(self, widths: tuple[float, float]) -> Bands:
+        """Return bands whose half-widths for what was seen are those that were measured on one stack."""
+        return replace(self, widths={kind: {**each, SEEN: widths} for kind, each in self.widths.items()})
 
     def half_widths(self, novelty: Novelty) -> tuple[float, float]:
         """Return the half-widths for a case: what each new thing adds to the seen ones, as independent doubts."""
+        widths = self.widths[EXPERTS if novelty.experts else DENSE]
+        seen = widths[SEEN]
         below, above = (
             math.sqrt(
-                self.seen[side] ** 2
-                + sum(max(self.unseen[name][side] ** 2 - self.seen[side] ** 2, 0.0) for name in novelty.names)
+                seen[side] ** 2 + sum(max(widths[name][side] ** 2 - seen[side] ** 2, 0.0) for name in novelty.names)
             )
             for side in (0, 1)
         )
         return below, above
 
-    def around(self, found: Answer, novelty: Novelty) -> tuple[Array, Array]:
-        """Return the low and high ends [s] of the band of every time per token.
+    def around(self, found: Answer, scenario: Scenario) -> tuple[Array, Array]:
+        """Return the low and high ends [s] of the band of every time per token of a scenario.
+
+        A scenario that says how far its constants were off, as a stack measured with its model does, has that.
 
         The dtype of the cache, where it is assumed, and communication that nothing measured backs widen it.
         """
         time = found.tpot_s
-        low, high = self.half_widths(novelty)
+        low, high = scenario.residual if any(scenario.residual) else self.half_widths(self.novelty(scenario))
         other = np.log(found.other_tpot_s / time)
         less, more = (found.modelled_s * (factor - 1.0) / time for factor in self.plan)
         below = low**2 + np.minimum(other, 0.0) ** 2 + np.log1p(np.maximum(less, _LEAST)) ** 2

@@ -31,12 +31,12 @@ CONSTANTS: Final = (
     "memory_efficiency", "kv_efficiency", "expert_efficiency", "flop_efficiency", "prefill_efficiency", "fp8_exponent",
     "layer_time_s", "step_time_s", "sequence_time_s", "collective_excess_s", "host_launch_s", "kernels_per_layer",
     "expert_layer_factor", "fp4_expert_layer_factor", "latent_layer_factor", "linear_layer_factor",
-    "sparse_layer_factor",
+    "sparse_layer_factor", "unsharded_share", "host_sharing",
 )  # fmt: skip
 """The constants of a stack that a calibration may move, by the name of their field."""
 FACTORS: Final = tuple(name for name in CONSTANTS if name.endswith("_layer_factor"))
 """What a kind of block adds to a layer's fixed time, in layers."""
-_UNIT: Final = {name: 0.0 if name.endswith(("_s", "_factor")) else 1.0 for name in CONSTANTS}
+_UNIT: Final = {name: 0.0 if name.endswith(("_s", "_factor", "_share", "_sharing")) else 1.0 for name in CONSTANTS}
 _BETWEEN: Final = ("collective_fixed", "collective_transfer", "hand_over", "prefill")
 """The columns of what devices tell each other; a prompt's exchanges are part of its column."""
 _FAST, _SLOW = 1e30, 1e-30
@@ -50,7 +50,7 @@ class Response:
     `ratios` are the peaks of bf16, fp8 and fp4 over that of bf16 on the step's device; arithmetic in a format counts as
     bf16 arithmetic over ratio^exponent. Times are in [s]; `fixed_layers` and `blocks` (n, factors) are in layers,
     `launches` (of planned
-    collectives) and `host_layers` are 0 but for eager engines.
+    collectives) and `host_layers` are 0 but for eager engines; `others` are the ranks of a TP group but one.
     """
 
     ratios: Array
@@ -69,6 +69,7 @@ class Response:
     communication_s: Array
     launches: Array
     host_layers: Array
+    others: Array
 
     def __len__(self) -> int:
         """Return the number of steps."""
@@ -100,12 +101,14 @@ class Response:
         arithmetic = np.sum(self.routed_s * scale, axis=-1)
         attention = self.attention_s / c["flop_efficiency"]
         read = np.maximum(weights, projections) + np.maximum(kv, attention) + np.maximum(routed, arithmetic)
+        read = read * (1.0 + c["unsharded_share"] * self.others)
         prompts = np.sum(self.prompt_s * self.ratios ** (-exponent), axis=-1) / c["prefill_efficiency"]
         layers = self.fixed_layers + sum(c[name] * self.blocks[:, index] for index, name in enumerate(FACTORS))
         fixed = c["layer_time_s"] * layers + c["step_time_s"] * self.steps + c["sequence_time_s"] * self.sequences
         between = c["collective_excess_s"] * self.collectives + self.communication_s
         between = between + c["host_launch_s"] * self.launches
         host = c["host_launch_s"] * c["kernels_per_layer"] * self.host_layers
+        host = host * (1.0 + c["host_sharing"] * self.others)
         times: Array = np.maximum(read + prompts + fixed + between, host)
         return times
 
@@ -153,6 +156,7 @@ def response(scenario: Scenario, count: int) -> Response:
         communication_s=between("no prompt"),
         launches=between("launch") - between("no prompt"),
         host_layers=np.full(count, float(scenario.transformer.layer_count) * (scenario.stack.mode == Mode.EAGER)),
+        others=np.full(count, float(scenario.layout.tensor_parallel - 1)),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from nhalf.breakdown import Input, Quantity, Term, excess, leaf, product, total
 from nhalf.collective import Mode
 from nhalf.laws.overlap import alternating_share, exposed_share
-from nhalf.predict import exchange, layer
+from nhalf.predict import exchange, layer, overhead
 from nhalf.predict.hand_over import hand_overs
 from nhalf.predict.prompt import interference
 
@@ -60,7 +60,8 @@ def one_pass(scenario: Scenario, through: Term) -> list[Term]:
     if scenario.stack.remedies.two_batches:
         return _in_halves(scenario)
     reads = _reads(scenario, through)
-    parts = [*reads.values(), layer.compute(scenario, through, reads), layer.layer_time(scenario)]
+    work = [*reads.values(), layer.compute(scenario, through, reads)]
+    parts = [*work, *overhead.unsharded(scenario, work), overhead.layer_time(scenario)]
     return parts + exposed(scenario, exchange.exchanges(scenario, through), total("busy", *parts[:-1]))
 
 
@@ -92,7 +93,8 @@ def _in_halves(scenario: Scenario) -> list[Term]:
     half = scenario.having({"workload.batch": size.value})
     through = layer.tokens(half)
     reads = _reads(half, through)
-    parts = [*reads.values(), layer.compute(half, through, reads), layer.layer_time(half)]
+    work = [*reads.values(), layer.compute(half, through, reads)]
+    parts = [*work, *overhead.unsharded(half, work), overhead.layer_time(half)]
     return alternating(halves, parts, half, exchange.exchanges(half, through))
 
 
@@ -148,6 +150,9 @@ def _host(scenario: Scenario, passes: Quantity) -> Term:
         inputs["passes"] = passes
         formula += " * passes"
     if np.any(np.greater(scenario.stack.remedies.fused_norms, 0)):
-        inputs |= layer.fused_kernels(scenario)
+        inputs |= overhead.fused_kernels(scenario)
         formula = formula.replace("L * kernels", "(L * kernels - f * N / fuse)")
+    if np.any(np.greater(scenario.stack.host_sharing, 0)):
+        inputs |= {"h": scenario.stack.host_sharing, "K": float(scenario.layout.tensor_parallel)}
+        formula += " * (1 + h * (K - 1))"
     return leaf("host", formula, inputs)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nhalf import units
+from nhalf.loading.case_assumptions import assumptions
 from nhalf.report.document import envelope
 
 if TYPE_CHECKING:
@@ -66,16 +67,30 @@ def write(found: Predictions, canvas: Canvas, *, output: str) -> None:
         words = Counter(word for word in found.binding if word)
         canvas.heading("What binds")
         canvas.table(["<largest part", "rows"], [[word, str(rows)] for word, rows in words.most_common()])
+    assumed = assumptions(found.cases)
+    if assumed:
+        canvas.heading("Assumed where the table does not say")
+        canvas.table(
+            ["<column", "<value", "rows", "<why"],
+            [[each.column, each.value, str(each.rows), each.reason] for each in assumed],
+        )
     if refused:
         canvas.heading("Refused")
         for reason, rows in refused.most_common(_FEW):
-            canvas.paragraph(f"  {rows} rows: {reason}", indent="    ")
-        if len(refused) > _FEW:
-            canvas.paragraph(f"  and {len(refused) - _FEW} other reasons, in the column `refused`")
+            canvas.paragraph(f"  {counted(rows)}: {reason}", indent="    ")
+        others = len(refused) - _FEW
+        if others > 0:
+            reasons = "1 other reason" if others == 1 else f"{others} other reasons"
+            canvas.paragraph(f"  and {reasons}, in the column `refused`")
     canvas.heading("Next")
     measured = "tpot_s" in found.cases.table.header
     path = found.cases.table.path
     canvas.paragraph(f"  nhalf validate {path}" if measured else f"  column predicted_tpot_s of {output}")
+
+
+def counted(rows: int) -> str:
+    """Return a number of rows in words."""
+    return "1 row" if rows == 1 else f"{rows} rows"
 
 
 def document(found: Predictions) -> dict[str, Any]:
@@ -93,7 +108,11 @@ def document(found: Predictions) -> dict[str, Any]:
         }
         for row in range(len(found.refused))
     ]
-    return envelope("predict", {"rows": rows})
+    assumed = [
+        {"column": each.column, "value": each.value, "rows": each.rows, "reason": each.reason}
+        for each in assumptions(found.cases)
+    ]
+    return envelope("predict", {"rows": rows, "assumed": assumed})
 
 
 def _number(value: float) -> float | None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.document import envelope
+from nhalf.report.predict import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.loading.case_checks import Finding
     from nhalf.report.canvas import Canvas
-    from nhalf.validate import Miss, Ratio, Score, Validation
+    from nhalf.validate import Miss, Ratio, Score, Switch, Validation
 
 _FEW = 5
 
@@ -26,11 +27,12 @@ def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, path:
     canvas.table(["<system", "<engine", "<model", "rows", "refused", "median", "p90", "bias", "in band"],
                  [_row(score) for score in found.groups])  # fmt: skip
     _ratios(found.ratios, canvas)
+    _switches(found.switches, canvas)
     _worst(found.worst, canvas)
     if found.reasons:
         canvas.heading("Refused")
         for reason, rows in found.reasons[:_FEW]:
-            canvas.paragraph(f"  {rows} rows: {reason}", indent="    ")
+            canvas.paragraph(f"  {counted(rows)}: {reason}", indent="    ")
     checks(doubts, canvas)
     canvas.heading("Next")
     canvas.paragraph(f"  nhalf calibrate {path} -o my-stack.toml")
@@ -94,6 +96,24 @@ def _ratios(ratios: Sequence[Ratio], canvas: Canvas) -> None:
     canvas.table(["<", "pairs", "measured", "predicted", "off", "bias"], rows)
 
 
+def _switches(switches: Sequence[Switch], canvas: Canvas) -> None:
+    """Write what another library, mode or fabric makes of a step that differs in nothing else."""
+    if not switches:
+        return
+    canvas.heading("Step of one over the other, all else alike (where communication shows)")
+    rows = [
+        [
+            f"{switch.column} {switch.after} / {switch.before}",
+            str(switch.pairs),
+            f"{switch.measured:.2f}",
+            f"{switch.predicted:.2f}",
+            percent(switch.median_error),
+        ]
+        for switch in switches
+    ]
+    canvas.table(["<", "pairs", "measured", "predicted", "off"], rows)
+
+
 def _worst(misses: Sequence[Miss], canvas: Canvas) -> None:
     """Write the rows that are furthest off."""
     if not misses:
@@ -121,7 +141,7 @@ def checks(doubts: Sequence[Finding], canvas: Canvas) -> None:
     for doubt in doubts:
         codes.setdefault(doubt.code, []).append(doubt)
     for code, found in codes.items():
-        canvas.paragraph(f"  {code}: {len(found)} rows", indent="    ")
+        canvas.paragraph(f"  {code}: {counted(len(found))}", indent="    ")
         for doubt in found[:_FEW]:
             canvas.paragraph(f"    line {doubt.line}: {doubt.text}", indent="      ")
         if len(found) > _FEW:
@@ -148,6 +168,18 @@ def document(found: Validation, doubts: Sequence[Finding]) -> dict[str, Any]:
                 "bias": ratio.bias,
             }
             for ratio in found.ratios
+        ],
+        "switches": [
+            {
+                "column": switch.column,
+                "before": switch.before,
+                "after": switch.after,
+                "pairs": switch.pairs,
+                "measured": switch.measured,
+                "predicted": switch.predicted,
+                "median_error": switch.median_error,
+            }
+            for switch in found.switches
         ],
         "reasons": [{"refused": reason, "rows": rows} for reason, rows in found.reasons],
         "findings": [{"line": doubt.line, "code": doubt.code, "text": doubt.text} for doubt in doubts],

@@ -1,0 +1,84 @@
+"""What a pass costs beyond the reads and the arithmetic that ranks share out: the undivided part, and fixed time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nhalf.breakdown import Input, Quantity, Term, leaf, total
+from nhalf.predict.exchange import all_reduces
+from nhalf.predict.memory import stage_share
+
+if TYPE_CHECKING:
+    from nhalf.scenario import Scenario
+
+_FP4 = ("nvfp4", "mxfp4")
+
+
+def unsharded(scenario: Scenario, work: list[Term]) -> list[Term]:
+    """Return the time [s] of the reads and the arithmetic that TP leaves undivided, or nothing where it divides all.
+
+    `work` are the times of a rank's share of both. What one rank does for all (its norms, scores and sampling, and what
+    an engine leaves with the root) takes the share s of the whole and is not 1 / K of it: K ranks take
+    T (s + (1 - s) / K) = T / K (1 + s (K - 1)).
+
+    References
+    ----------
+    G. M. Amdahl, "Validity of the single processor approach", AFIPS 30 (1967); the house's decode-step note finds 5 to
+    31 % on clusters of CPUs and boards.
+    """
+    share, ranks = scenario.stack.unsharded_share, scenario.layout.tensor_parallel
+    if ranks == 1 or not np.any(np.greater(share, 0)):
+        return []
+    inputs: dict[str, Input] = {"s": share, "K": float(ranks), "shared": total("shared out", *work)}
+    return [leaf("not shared out", "s * (K - 1) * shared", inputs, column="compute")]
+
+
+def layer_time(scenario: Scenario) -> Term:
+    """Return the time [s] per layer that is neither bytes nor arithmetic: small kernels and the gaps between them.
+
+    References
+    ----------
+    The house's decode-step note, term 4. A norm that runs in the kernel of its all-reduce saves one of the layer's
+    kernels (TensorRT-LLM and FlashInfer, all-reduce fusion with residual and RMS norm).
+    """
+    transformer, stack = scenario.transformer, scenario.stack
+    inputs: dict[str, Input] = {
+        "tl": stack.layer_time_s,
+        "L": float(transformer.layer_count),
+        "stage": stage_share(scenario),
+    }
+    kinds: list[tuple[str, int, Quantity]] = [
+        ("moe", transformer.moe_layer_count, _moe_factor(scenario)),
+        ("mla", transformer.mla_layer_count, stack.latent_layer_factor),
+        ("linear", transformer.linear_layer_count, stack.linear_layer_factor),
+        ("sparse", transformer.sparse_layer_count, stack.sparse_layer_factor),
+    ]
+    formula = "L"
+    for name, count, factor in kinds:
+        if count:
+            inputs |= {f"L_{name}": float(count), f"a_{name}": factor}
+            formula += f" + a_{name} * L_{name}"
+    if np.any(np.greater(stack.remedies.fused_norms, 0)):
+        inputs |= fused_kernels(scenario)
+        formula += " - f * N / (fuse * kernels)"
+    return leaf("layers", f"tl * ({formula}) * stage", inputs, column="launch")
+
+
+def fused_kernels(scenario: Scenario) -> dict[str, Input]:
+    """Return what the kernels that a fused norm saves are made of: one of a layer's for each all-reduce."""
+    stack = scenario.stack
+    return {
+        "f": stack.remedies.fused_norms,
+        "N": float(all_reduces(scenario)),
+        "fuse": stack.remedies.fused_collectives,
+        "kernels": stack.kernels_per_layer,
+    }
+
+
+def _moe_factor(scenario: Scenario) -> Quantity:
+    """Return what an expert layer adds to a layer's fixed time, in layers [1]: less where FP4 runs natively."""
+    mixture, device, stack = scenario.transformer.mixture, scenario.system.device, scenario.stack
+    native = mixture is not None and mixture.expert_dtype in _FP4 and device.architecture == "blackwell"
+    return stack.fp4_expert_layer_factor if native else stack.expert_layer_factor
