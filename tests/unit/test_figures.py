@@ -141,10 +141,10 @@ def test_the_misfit_is_that_of_the_points() -> None:
 
 def test_a_pareto_front_names_the_best() -> None:
     spots = [
-        Spot(name="TP8", per_user=100.0, per_gpu=50.0, best=True, chosen=True),
-        Spot(name="TP4", per_user=60.0, per_gpu=40.0, best=False),
+        Spot(name="TP8", per_user=100.0, per_gpu=50.0, role="chosen", front=True),
+        Spot(name="TP4", per_user=60.0, per_gpu=40.0, role="other"),
     ]
-    drawn = pareto(spots, key="p", title="p")
+    drawn = pareto(spots, key="p", title="p", room=(100.0, 50.0), limit=(80.0, "12.5 ms"))
     assert drawn.chart.to_dict(validate=True)
     assert "TP8" in drawn.text
     assert "TP4" not in drawn.text

@@ -69,7 +69,10 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
             key="tornado",
             title="What the answer hangs on",
             lead="How far the step moves when an input moves by one per cent.",
-            figures=[tornado(panel.fastest, f"tornado-{place}") for place, panel in enumerate(running)],
+            figures=[
+                tornado(panel.fastest.scenario, panel.fastest.elasticities, f"tornado-{place}")
+                for place, panel in enumerate(running)
+            ],
         ),
     ]
     scenario = fastest.scenario
@@ -115,8 +118,15 @@ def _maps(comparison: Comparison) -> list[Figure]:
     found = []
     for place, system in enumerate(systems):
         mine = [row for row in comparison.rows if row.scenario.system.name == system]
-        layouts = list({row.label: row for row in mine}.values())
-        turns = [found for (name, _), found in _crossovers(comparison).items() if name == system]
+        by_size = sorted(mine, key=lambda row: row.scenario.layout.devices)
+        layouts = {row.label: row.scenario for row in by_size}
+        crossovers = _crossovers(comparison)
+        # With stages or groups of attention a message holds only a part of the batch.
+        turns = {
+            row.label: crossovers[system, row.tensor_parallel].batch_at_double_floor
+            for row in by_size
+            if 1 < row.tensor_parallel == row.scenario.layout.devices
+        }
         found.append(regime(layouts, turns, key=f"regime-{place}", title=system))
     return found
 

@@ -14,10 +14,11 @@ from nhalf.decide.layouts import name
 from nhalf.decide.levers import levers
 from nhalf.decide.regime import TIE
 from nhalf.errors import InputError, NoAnswerError
+from nhalf.report.plan_why import why
 from nhalf.report.verdict import WORDS, joined, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nhalf.decide.candidates import Choice
     from nhalf.decide.search import Plan, Rule
@@ -28,19 +29,23 @@ if TYPE_CHECKING:
 _SHOWN: Final = 12
 _FRONT: Final = 10
 _WIDE: Final = 120
-_GOALS: Final = {"tokens-per-gpu": "tokens/s per GPU", "latency": "tokens/s per user", "cost": "tokens per dollar"}
+GOALS: Final = {"tokens-per-gpu": "tokens/s per GPU", "latency": "tokens/s per user", "cost": "tokens per dollar"}
 _STARS: Final = {"yes": "", "marginal": "?", "no": "!"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a plan was asked for beside its numbers: defaults, warnings, a launch line, and the engines' model name."""
+    """What a plan was asked for beside its numbers: defaults, warnings, a launch line, and the engines' model name.
+
+    `suggestion` says what would let a layout fit, where none does; it searches, so it is a function.
+    """
 
     defaults: Sequence[Default]
     warnings: Sequence[str]
     launched: Launched | None
     served_model: str
     next_command: str
+    suggestion: Callable[[], str] = str
 
 
 def write(plan: Plan, asked: Asked, canvas: Canvas) -> None:
@@ -53,6 +58,11 @@ def write(plan: Plan, asked: Asked, canvas: Canvas) -> None:
         return
     canvas.paragraph(_number(plan, shown))
     _table(plan, canvas)
+    reasons = why(plan)
+    if reasons:
+        canvas.heading("Why not another layout")
+        for reason in reasons:
+            canvas.paragraph(f"  {reason}", indent="    ")
     _front(plan, canvas)
     if plan.wish.pools:
         canvas.paragraph(apart(plan), indent="  ")
@@ -70,7 +80,7 @@ def verdict(plan: Plan) -> str:
         return _infeasible(plan)
     text = f"{name(chosen.layout)}, batch {chosen.batch}: {rate(chosen.per_gpu)} tokens/s per GPU at "
     text += f"{units.format_time(chosen.tpot_s)} per token ({rate(chosen.per_user)} tokens/s per user)"
-    text += f", the most {_GOALS[plan.wish.goal]}{_limits(plan)} of {len(plan.candidates)} layouts that fit."
+    text += f", the most {GOALS[plan.wish.goal]}{limits(plan)} of {len(plan.candidates)} layouts that fit."
     tied = [row for row in plan.rows if row.tied and row is not chosen]
     if tied:
         names = joined([f"{name(row.layout)} (batch {row.batch})" for row in tied[:4]])
@@ -84,7 +94,7 @@ def verdict(plan: Plan) -> str:
     return text
 
 
-def _limits(plan: Plan) -> str:
+def limits(plan: Plan) -> str:
     """Return the limits in words."""
     wish = plan.wish
     found = []
@@ -113,7 +123,7 @@ def _infeasible(plan: Plan) -> str:
     near = plan.nearest
     if near is None:
         return "no layout fits in memory."
-    text = f"no layout{' holds' + _limits(plan).replace(' within', '') if _limits(plan) else ''}: the nearest is "
+    text = f"no layout{' holds' + limits(plan).replace(' within', '') if limits(plan) else ''}: the nearest is "
     text += f"{name(near.layout)}, batch {near.batch}, with {units.format_time(near.tpot_s)} per token"
     first = near.ttft_s
     text += f" and {units.format_time(first[0])} to the first" if first is not None else ""
@@ -175,7 +185,7 @@ def judgement(plan: Plan, launched: Launched | None) -> str:
     gain = chosen.score / judged.score - 1
     if judged.meets != "no" and gain <= TIE:
         return f"{text}. That is within the model's error of the best."
-    return f"{text}. The chosen layout has {percent(gain)} more {_GOALS[plan.wish.goal]}."
+    return f"{text}. The chosen layout has {percent(gain)} more {GOALS[plan.wish.goal]}."
 
 
 def _judged(row: Choice) -> str:
@@ -238,7 +248,7 @@ def _number(plan: Plan, row: Choice) -> str:
 
 def _table(plan: Plan, canvas: Canvas) -> None:
     """Write the best point of each layout."""
-    kind = _GOALS[plan.wish.goal]
+    kind = GOALS[plan.wish.goal]
     canvas.heading(f"{plan.gpus} devices, layouts by {kind}, each at its best batch")
     wide = canvas.width >= _WIDE
     rows = list(plan.rows[:_SHOWN])
@@ -293,8 +303,12 @@ def _notes(plan: Plan, rows: Sequence[Choice]) -> list[str]:
         notes.append(f"{name(alike[0].layout)}: EP {degrees} are one prediction; only uneven routing tells them apart.")
     if len(plan.rows) > len(rows):
         notes.append(f"{len(plan.rows) - len(rows)} more layouts with --json or --csv.")
-    notes += [f"{count} layouts: {why}." for why, count in plan.refused.items()]
-    return notes
+    return [*notes, *left_out(plan)]
+
+
+def left_out(plan: Plan) -> list[str]:
+    """Return how many layouts were left out, and why."""
+    return [f"{count} layout{'s' if count > 1 else ''} left out: {why}." for why, count in plan.refused.items()]
 
 
 def _front(plan: Plan, canvas: Canvas) -> None:
