@@ -1,4 +1,4 @@
-"""`-o FILE` on decode, collective and fit: pages and figures, and what is refused."""
+"""`-o FILE` on decode, collective, fit, plan and buy: pages and figures, and what is refused."""
 
 from __future__ import annotations
 
@@ -92,3 +92,42 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     message = invoke(*DECODE, "-o", str(tmp_path / "no" / "r.html"))
     assert message.code == 2
     assert "cannot be written" in message.err
+
+
+PLAN = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--weights", "fp8", "--gpus", "16", "--tpot", "20ms")
+BUY = ("buy", "llama-3.1-70b", "--on", "h100-sxm", "--option", "hbm=x1.4 @ $3k", "--option", "system=gb200-nvl72")
+
+
+def test_a_plan_and_a_list_to_buy_write_pages(tmp_path: Path) -> None:
+    has_extra()
+    report, front = tmp_path / "r.html", tmp_path / "pareto.svg"
+    plain = invoke(*PLAN)
+    result = invoke(*PLAN, "-o", str(report), "-o", str(front))
+    assert (result.code, result.out) == (0, plain.out)
+    assert sections(report) == ["pareto", "ranking", "regime", "launch", "sources", "notes", "command"]
+    assert "--tensor-parallel-size 8" in report.read_text(encoding="utf-8")
+    assert "What a user gets" in front.read_text(encoding="utf-8")
+    plain = invoke(*BUY)
+    result = invoke(*BUY, "-o", str(report))
+    assert (result.code, result.out) == (0, plain.out)
+    assert sections(report) == [
+        "gains", "money", "flips", "links", "regime", "tornado", "sources", "notes", "command",
+    ]  # fmt: skip
+
+
+def test_pages_of_several_systems_have_a_figure_for_each(tmp_path: Path) -> None:
+    has_extra()
+    report = tmp_path / "r.html"
+    for job in (PLAN, BUY):
+        assert invoke(*job[:3], "h100-sxm,b200-sxm", *job[4:], "-o", str(report)).code == 0
+        text = report.read_text(encoding="utf-8")
+        assert 'id="chart-regime-0"' in text
+        assert 'id="chart-regime-1"' in text
+
+
+def test_a_plan_that_nothing_holds_still_draws_what_is_nearest(tmp_path: Path) -> None:
+    has_extra()
+    report = tmp_path / "r.html"
+    assert invoke(*PLAN, "--tpot", "1us", "-o", str(report)).code == 3
+    assert sections(report) == ["pareto", "ranking", "regime", "sources", "notes", "command"]
+    assert "misses the limits" in report.read_text(encoding="utf-8")

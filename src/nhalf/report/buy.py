@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
-from nhalf.decide.purchase import ANOTHER_STACK, SAME_STACK
+from nhalf.decide.option import ANOTHER_STACK, SAME_STACK
 from nhalf.report.document import envelope, number
 from nhalf.report.verdict import WORDS, joined, percent
 
@@ -23,22 +23,31 @@ _MATTERS: Final = 0.005
 _THOUSAND: Final = 1000.0
 
 
-def write(found: Purchase, defaults: Sequence[Default], canvas: Canvas, *, next_command: str) -> None:
-    """Write the whole answer on a canvas."""
-    canvas.paragraph(f"Interactive use, {verdict_interactive(found)}", bold=True)
-    canvas.paragraph(f"Throughput, {verdict_throughput(found)}", bold=True)
-    canvas.paragraph(links(found), bold=True)
-    canvas.paragraph(_number(found))
-    _gains(found, canvas)
-    _money(found, canvas)
-    _flips(found, canvas)
-    _tornado(found, canvas)
+def write(purchases: Sequence[Purchase], defaults: Sequence[Default], canvas: Canvas, *, next_command: str) -> None:
+    """Write the whole answer on a canvas, the verdicts of all systems first."""
+    for place, found in enumerate(purchases):
+        system = f"{_system(found)}. " if len(purchases) > 1 else ""
+        gap = "\n" if place else ""
+        canvas.paragraph(f"{gap}{system}Interactive use, {verdict_interactive(found)}", bold=True)
+        canvas.paragraph(f"Throughput, {verdict_throughput(found)}", bold=True)
+        canvas.paragraph(links(found), bold=True)
+        canvas.paragraph(_number(found))
+    for found in purchases:
+        _gains(found, canvas)
+        _money(found, canvas)
+        _flips(found, canvas)
+        _tornado(found, canvas)
     if defaults:
         canvas.heading("Defaults taken")
         for default in defaults:
             canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
     canvas.heading("Next")
     canvas.paragraph(f"  {next_command}", indent="    ")
+
+
+def _system(found: Purchase) -> str:
+    """Return the system on which something is bought."""
+    return found.effects[0].before.scenario.system.name
 
 
 def verdict_interactive(found: Purchase) -> str:
@@ -114,11 +123,20 @@ def links(found: Purchase) -> str:
     text = f"Latency or bandwidth: {'; '.join(dict.fromkeys(parts))}."
     if all(max(wish.quicker, wish.wider) < SAME_STACK for wish in found.wishes):
         text += f" Neither is above the model's error of {percent(SAME_STACK)}."
-    if found.wish_flip is None:
+    if not found.wider_runs:
         return f"{text} A lower latency buys more at every batch that fits."
-    if found.wish_flip == 1:
+    first, last = found.links.batches[0], found.links.batches[-1]
+    if found.wider_runs == ((first, last),):
         return f"{text} Bandwidth buys more at every batch."
-    return f"{text} From batch {found.wish_flip} on bandwidth buys more."
+    runs = [
+        f"from batch {start} on" if stop == last else f"from batch {start} to {stop}"
+        for start, stop in found.wider_runs
+    ]
+    return f"{text} {_upper(joined(runs))} bandwidth buys more."
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _number(found: Purchase) -> str:
@@ -159,7 +177,7 @@ def _gains(found: Purchase, canvas: Canvas) -> None:
         f"* above the model's error: {percent(SAME_STACK)}, or {percent(ANOTHER_STACK)} where machine, engine, library "
         "or number format is another one, and a band that does not reach 0.", indent="  "
     )  # fmt: skip
-    for note in _notes(found):
+    for note in notes(found):
         canvas.paragraph(note, indent="  ")
 
 
@@ -195,7 +213,7 @@ def _cell(effect: Effect) -> str:
     return f"{_plain(effect.gain)}{star} ({_plain(effect.low)}..{_plain(effect.high)})"
 
 
-def _notes(found: Purchase) -> list[str]:
+def notes(found: Purchase) -> list[str]:
     """Return why some options do nothing, and where a layout changes with one."""
     notes = []
     for option in found.options:
@@ -254,12 +272,25 @@ def _tornado(found: Purchase, canvas: Canvas) -> None:
     canvas.table(["<input", *(head for batch in ends for head in (f"b{batch}", "<"))], rows)
 
 
-def document(command: str, found: Purchase, defaults: Sequence[Default], warnings: Sequence[str]) -> dict[str, Any]:
-    """Return the document of `nhalf buy` or `nhalf whatif`."""
+def document(
+    command: str, purchases: Sequence[Purchase], defaults: Sequence[Default], warnings: Sequence[str]
+) -> dict[str, Any]:
+    """Return the document of `nhalf buy` or `nhalf whatif`; of several systems, that of each and the options of all."""
+    bodies = [_body(found, defaults, warnings) for found in purchases]
+    if len(bodies) == 1:
+        return envelope(command, bodies[0])
+    verdicts = {
+        key: " ".join(f"{body['system']}: {body[key]}" for body in bodies)
+        for key in ("verdict_interactive", "verdict_throughput", "latency_or_bandwidth")
+    }
+    options = [option for body in bodies for option in body["options"]]
+    return envelope(command, {**verdicts, "model": bodies[0]["model"], "options": options, "systems": bodies})
+
+
+def _body(found: Purchase, defaults: Sequence[Default], warnings: Sequence[str]) -> dict[str, Any]:
+    """Return what the document says of one system."""
     state = found.effects[0].before
-    return envelope(
-        command,
-        {
+    return {
             "verdict_interactive": verdict_interactive(found),
             "verdict_throughput": verdict_throughput(found),
             "latency_or_bandwidth": links(found),
@@ -286,8 +317,7 @@ def document(command: str, found: Purchase, defaults: Sequence[Default], warning
                 {"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults
             ],
             "warnings": list(warnings),
-        },
-    )  # fmt: skip
+    }  # fmt: skip
 
 
 def _option(effect: Effect, found: Purchase) -> dict[str, Any]:
@@ -295,6 +325,7 @@ def _option(effect: Effect, found: Purchase) -> dict[str, Any]:
     before, after = effect.before, effect.after
     same = [other for other in found.effects if other.option is effect.option]
     return {
+        "system": before.scenario.system.name,
         "name": effect.option.name,
         "batch": effect.batch,
         "layout_before": before.scenario.layout.name,

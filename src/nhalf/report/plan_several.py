@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.decide.layouts import name
-from nhalf.decide.purchase import ANOTHER_STACK
+from nhalf.decide.option import ANOTHER_STACK
 from nhalf.report.document import envelope
 from nhalf.report.plan import GOALS, apart, judgement, limits, rate, rule_of_thumb, verdict
 from nhalf.report.plan_document import body
