@@ -1,4 +1,4 @@
-"""`-o FILE` on decode, collective, fit, plan and buy: pages and figures, and what is refused."""
+"""`-o FILE` on decode, collective, fit, plan, buy and sweep: pages and figures, and what is refused."""
 
 from __future__ import annotations
 
@@ -131,3 +131,44 @@ def test_a_plan_that_nothing_holds_still_draws_what_is_nearest(tmp_path: Path) -
     assert invoke(*PLAN, "--tpot", "1us", "-o", str(report)).code == 3
     assert sections(report) == ["pareto", "ranking", "regime", "sources", "notes", "command"]
     assert "misses the limits" in report.read_text(encoding="utf-8")
+
+
+SWEEP = ("sweep", "llama-3.1-70b", "--on", "h100-sxm", "--axis", "tp=1,2,3,8,16", "--axis", "batch=1:512:x2")
+
+
+def test_a_sweep_writes_a_page_beside_its_table_or_alone(tmp_path: Path) -> None:
+    has_extra()
+    report, table = tmp_path / "r.html", tmp_path / "s.csv"
+    axes = (*SWEEP, "--axis", "system.fabric.inter_node.latency_s=1us:50us")
+    result = invoke(*axes, "-o", str(table), "-o", str(report))
+    assert (result.code, result.err) == (0, f"wrote {report}\n")
+    assert len(table.read_text(encoding="utf-8").splitlines()) == 1 + 5 * 10 * 25
+    assert sections(report) == ["axes", "bars", "map", "reasons", "sources", "notes", "command"]
+    text = report.read_text(encoding="utf-8")
+    assert "does not divide 64 attention heads" in text
+    assert "Through the fastest point that fits: tp 16, batch 1, inter_node latency 1us." in text
+    drawing = tmp_path / "map.svg"
+    assert invoke(*axes, "-o", str(drawing)).code == 0
+    assert "batch across, tp down" in drawing.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        ("--axis", "batch=8"),
+        ("--axis", "engine=vllm,sglang", "--axis", "weights=fp8,bf16"),
+        ("--axis", "system.device.memory_bandwidth_bytes_per_s=1TB/s:8TB/s:1TB/s"),
+        ("--axis", "context=1,1024,131072", "--axis", "system=h100-sxm,b200-sxm"),
+    ],
+)
+def test_every_sweep_has_a_page_that_altair_accepts(axes: tuple[str, ...], tmp_path: Path) -> None:
+    has_extra()
+    report = tmp_path / "r.html"
+    assert invoke("sweep", "llama-3.1-70b", "--on", "h100-sxm", *axes, "-o", str(report)).code == 0
+    assert "command" in sections(report)
+
+
+def test_a_sweep_has_one_table() -> None:
+    has_extra()
+    assert "one table" in refused(*SWEEP, "-o", "a.csv", "-o", "b.json")
+    assert "ends with no known format" in refused(*SWEEP, "-o", "a.pdf")
