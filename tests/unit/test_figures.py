@@ -53,7 +53,9 @@ def datasets(spec: Any) -> Iterator[list[dict[str, Any]]]:  # noqa: ANN401  a tr
             yield from datasets(value)
 
 
-@pytest.mark.parametrize("kind", ["scaling", "regime", "latency", "algorithms", "waterfall", "levers", "tornado"])
+@pytest.mark.parametrize(
+    "kind", ["scaling", "regime", "latency", "algorithms", "topology", "waterfall", "levers", "tornado"]
+)
 def test_a_page_of_decode_has_every_kind_and_each_is_legal(kind: str) -> None:
     mine = [each for key, each in figures().items() if key.startswith(kind)]
     assert mine
@@ -101,6 +103,19 @@ def test_the_latency_curve_has_the_messages_of_the_batches_on_it() -> None:
         message = next(row for row in rows if row["kind"] == f"batch {batch}")
         assert message["size_bytes"] == batch * 8192 * 2
         assert (message["size_bytes"], message["time_s"]) in curve
+
+
+def test_the_sketch_has_the_links_of_the_system_and_says_which_a_tp_group_pays_for() -> None:
+    sketch = figures()["topology-0"]
+    fabric = comparison().rows[-1].scenario.system.fabric
+    inside, between = sketch.rows
+    assert inside["latency_s"] == fabric.intra_node.latency_s
+    assert between["bandwidth_bytes_per_s"] == fabric.inter_node.bandwidth_bytes_per_s
+    assert inside["tp_group_crosses"] and between["tp_group_crosses"]
+    assert "TP16 takes 16 devices on 2 nodes" in sketch.text
+    devices = [row for row in itertools.chain(*datasets(sketch.chart.to_dict())) if "device" in row]
+    assert {row["TP group"] for row in devices} == {"0"}
+    assert {row["device"] for row in devices} == {str(rank) for rank in range(16)}
 
 
 def test_a_waterfall_ends_where_its_parts_do() -> None:

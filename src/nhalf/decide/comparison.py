@@ -111,12 +111,10 @@ class Row:
 
     @property
     def split(self) -> Split | None:
-        """Return what it costs that TP is split over nodes, None where it is not."""
-        return (
-            split(self.scenario)
-            if self.scenario.layout.tensor_group.span(self.scenario.system.fabric).nodes > 1
-            else None
-        )
+        """Return what it costs that TP is split over nodes, None where it is not, or where nodes are single devices."""
+        fabric = self.scenario.system.fabric
+        divided = self.scenario.layout.tensor_group.span(fabric).nodes > 1 and fabric.devices_per_node > 1
+        return split(self.scenario) if divided else None
 
     @property
     def routed(self) -> dict[str, str]:

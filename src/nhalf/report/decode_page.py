@@ -19,6 +19,7 @@ from nhalf.report.figures.algorithm import algorithms
 from nhalf.report.figures.bars import levers, tornado
 from nhalf.report.figures.regime import regime
 from nhalf.report.figures.scaling import scaling
+from nhalf.report.figures.topology import topology
 from nhalf.report.figures.waterfall import waterfall
 from nhalf.report.page import Card, Constant, Meter, Page, Section
 
@@ -54,6 +55,12 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
             figures=_maps(comparison),
         ),
         *_collectives(comparison),
+        Section(
+            key="topology",
+            title="Where the layout lies on the machine",
+            lead="The largest layout of each system. A group that leaves its node pays for the slower links, too.",
+            figures=_sketches(comparison),
+        ),
         Section(
             key="waterfall",
             title=f"Where the time of one {verdict.whole(fastest)} goes",
@@ -129,6 +136,15 @@ def _maps(comparison: Comparison) -> list[Figure]:
         }
         found.append(regime(layouts, turns, key=f"regime-{place}", title=system))
     return found
+
+
+def _sketches(comparison: Comparison) -> list[Figure]:
+    """Return the sketch of the largest layout of each system; one device has no links."""
+    largest: dict[str, Row] = {}
+    for row in sorted(comparison.rows, key=lambda row: -row.scenario.layout.devices):
+        largest.setdefault(row.scenario.system.name, row)
+    drawn = [row.scenario for row in largest.values() if row.scenario.layout.devices > 1]
+    return [topology(scenario, key=f"topology-{place}") for place, scenario in enumerate(drawn)]
 
 
 def _collectives(comparison: Comparison) -> list[Section]:

@@ -131,6 +131,11 @@ def _tips(spot: Spot) -> tuple[tuple[str, str], ...]:
     )  # fmt: skip
 
 
+def _rest(spot: Spot) -> tuple[tuple[str, str], ...]:
+    """Return what to show of a tile besides what it shows itself."""
+    return tuple(tip for tip in _tips(spot) if tip[0] not in ("binds", "per user"))
+
+
 def _series(grid: Grid, name: str, varied: Sequence[str]) -> str | None:
     """Return the axis whose values are the lines of a chart along another: the first with few of them."""
     few = [each for each in varied if each != name and len(values(grid, each)) <= _LINES]
@@ -205,7 +210,7 @@ def _map(grid: Grid, at: Mapping[str, Value], across: str, down: str, key: str) 
     found = [
         Tile(
             across=_value(across, spot.axes[across]), down=_value(down, spot.axes[down]), binds=spot.binding,
-            per_user=spot.per_user, fits=spot.fits != "no", tips=tuple(tip for tip in _tips(spot) if tip[0] not in ("binds", "per user")),
+            per_user=spot.per_user, fits=spot.fits != "no", tips=_rest(spot),
         )
         for spot in sorted(spots, key=lambda spot: (rows.index(spot.axes[down]), columns.index(spot.axes[across])))
         if all(spot.axes[name] in held for name, held in kept.items())
