@@ -111,7 +111,7 @@ def test_the_sketch_has_the_links_of_the_system_and_says_which_a_tp_group_pays_f
     inside, between = sketch.rows
     assert inside["latency_s"] == fabric.intra_node.latency_s
     assert between["bandwidth_bytes_per_s"] == fabric.inter_node.bandwidth_bytes_per_s
-    assert inside["tp_group_crosses"] and between["tp_group_crosses"]
+    assert (inside["tp_group_crosses"], between["tp_group_crosses"]) == (True, True)
     assert "TP16 takes 16 devices on 2 nodes" in sketch.text
     devices = [row for row in itertools.chain(*datasets(sketch.chart.to_dict())) if "device" in row]
     assert {row["TP group"] for row in devices} == {"0"}

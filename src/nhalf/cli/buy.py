@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading, units
-from nhalf.cli import flags, output, page_file
+from nhalf.cli import flags, forms, output, page_file
 from nhalf.decide.purchase import purchase
 from nhalf.errors import InputError
 from nhalf.layout import Layout, check
@@ -35,7 +35,7 @@ BATCHES = "1,16,128"
 @flags.layout
 @flags.workload
 @page_file.option
-@flags.formats
+@forms.option
 def buy(model: str, systems: str | None, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's flags
     """Say what to buy for MODEL: the gain of each option, whether the model can tell, and at which batch that flips.
 
@@ -66,7 +66,7 @@ def answer(command: str, model: str, systems: str | None, texts: tuple[str, ...]
     for warning in told:
         output.warn(warning)
     page_file.write(given["pages"], lambda: _page(found, list(defaults), list(told)))
-    if flags.write(lambda: report.document(command, found, list(defaults), list(told)), "options", dict(given)):
+    if forms.write(lambda: report.document(command, found, list(defaults), list(told)), "options"):
         return
     canvas = output.canvas()
     report.write(found, list(defaults), canvas, next_command=_next(asked, found[0].batches))

@@ -6,7 +6,7 @@ import click
 
 from nhalf import units
 from nhalf.catalog import store
-from nhalf.cli import output, page_file
+from nhalf.cli import forms, output, page_file
 from nhalf.loading.collective import SIZES, Asked, load
 from nhalf.report import collective as report
 from nhalf.report.collective_document import document
@@ -29,10 +29,8 @@ from nhalf.report.collective_page import page
 @click.option("-f", "factor", metavar="FACTOR", help="nccl-tests' factor from size to size.  [default: 2]")
 @click.option("-g", "gpus", metavar="K", help="nccl-tests' number of GPUs: the ranks.")
 @page_file.option
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
-def collective(
-    op: str, link: tuple[str, ...], per_token: str, as_json: bool, pages: tuple[str, ...], **given: str | None
-) -> None:
+@forms.option
+def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str, ...], **given: str | None) -> None:
     """Say what OP costs by size: every algorithm, who wins where, and what the library would run.
 
     OP is all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, barrier or send-recv. Sizes are those
@@ -41,8 +39,7 @@ def collective(
     count = units.parse_count(per_token, where="--per-token")
     found = report.answer(load(Asked(op=op, link=link, **given)), store.fixed_time(), count)
     page_file.write(pages, lambda: page(found))
-    if as_json:
-        output.write_json(document(found))
+    if forms.write(lambda: document(found), "rows"):
         return
     canvas = output.canvas()
     report.write(found, canvas)

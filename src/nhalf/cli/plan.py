@@ -9,7 +9,7 @@ import click
 
 from nhalf import loading, units
 from nhalf.catalog import files
-from nhalf.cli import flags, output, page_file
+from nhalf.cli import flags, forms, output, page_file
 from nhalf.decide.candidates import GOALS, Wish
 from nhalf.decide.layouts import name
 from nhalf.decide.search import search
@@ -55,7 +55,7 @@ _FIELDS = {
 @flags.layout
 @flags.workload
 @page_file.option
-@flags.formats
+@forms.option
 def plan(model: str | None, systems: str | None, pages: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's
     """Choose the layout to serve MODEL on so many devices: every legal one at every batch that fits, ranked.
 
@@ -87,7 +87,7 @@ def _write(plans: Sequence[Named], given: dict[str, Any]) -> None:
     def made() -> dict[str, Any]:
         return document(found, asked, every=every) if alone else several.document(plans, every=every)
 
-    if flags.write(made, "rows", given):
+    if forms.write(made, "rows"):
         return
     canvas = output.canvas()
     if alone:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nhalf.cli import flags, output, page_file
+from nhalf.cli import flags, forms, output, page_file
 from nhalf.decide import farm
 from nhalf.decide.grid import TASK_POINTS, Tally
 from nhalf.errors import InputError
@@ -44,7 +44,7 @@ _EVERY_S = 10.0
 @click.option("--task-points", metavar="N", type=click.IntRange(min=1), default=TASK_POINTS, help="Points of one task.")
 @flags.layout
 @flags.workload
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@forms.option
 def sweep(model: str, systems: str | None, texts: tuple[str, ...], files: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
     """Predict every combination of the axes of MODEL: a name, a config.json, or a scenario.toml.
 
@@ -72,8 +72,8 @@ def sweep(model: str, systems: str | None, texts: tuple[str, ...], files: tuple[
         raise
     written.close()
     progress.end()
-    if given["as_json"]:
-        output.write_json(report.document(grid, tally, file))
+    if forms.write(lambda: report.document(grid, tally, file), "best_by_first_axis"):
+        pass
     elif file != "-":
         canvas = output.canvas()
         report.write(grid, tally, loaded.defaults, canvas, file=file)

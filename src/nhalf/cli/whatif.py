@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from nhalf.cli import flags, page_file
+from nhalf.cli import flags, forms, page_file
 from nhalf.cli.buy import BATCHES, answer
 
 
@@ -19,7 +19,7 @@ from nhalf.cli.buy import BATCHES, answer
 @flags.layout
 @flags.workload
 @page_file.option
-@flags.formats
+@forms.option
 def whatif(model: str, systems: str | None, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's flags
     """Say what each change would save on MODEL, whether the model can tell, and at which batch that flips.
 

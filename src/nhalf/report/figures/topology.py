@@ -21,7 +21,7 @@ _HEIGHT: Final = {1: 150, 2: 210, 3: 260}
 _FLOOR, _LABEL_Y, _DEVICE_Y, _INTRA_Y, _STEP = -1.25, -0.95, 0.0, 1.0, 1.25
 _GROUPS: Final = tuple(colour for colour in PALETTE if colour not in (VERMILION, ORANGE, GREY))
 """Colours of TP groups: not those of links."""
-_WORDS: Final = {"intra_node": "inside a node", "inter_node": "between nodes", "inter_rack": "between racks"}
+_WORDS: Final = {"intra_node": "in a node", "inter_node": "between nodes", "inter_rack": "between racks"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ def _text(scenario: Scenario, tiers: list[_Tier], slowest: str) -> str:
     """Return the sketch in words."""
     layout, fabric = scenario.layout, scenario.system.fabric
     parts = [f"{tier.label}, n_1/2 {units.format_size(float(tier.link.half_size_bytes))}" for tier in tiers]
-    group = f"a TP group of {layout.tensor_parallel} stays {_WORDS[slowest]}"
+    group = f"a TP group of {layout.tensor_parallel} stays inside a node"
     if slowest != "intra_node":
         group = f"a TP group of {layout.tensor_parallel} crosses the links {_WORDS[slowest]}"
     where = f"{layout.name} takes {layout.devices} devices on {layout.nodes(fabric)} nodes"
