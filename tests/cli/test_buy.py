@@ -94,7 +94,15 @@ def test_a_time_that_is_not_there_is_warned_about() -> None:
         ((*JOB, "--option", "nick=1us"), 2, ["Did you mean 'nic'?"]),
         ((*JOB[:2], "--option", "nic=1us"), 2, ["--on", "h100-sxm"]),
         ((*JOB, "--option", "nic=1us", "--batch", "0"), 2, ["--batch"]),
-        ((*JOB, "--option", "nic=1us", "--batch", "4096"), 3, ["does not fit before anything is bought"]),
+        (
+            (*JOB, "--option", "nic=1us", "--batch", "4096"),
+            3,
+            [
+                "does not fit before anything is bought",
+                "the nearest layout that holds it is",
+                "largest batch that fits",
+            ],
+        ),
         ((*JOB, "--option", "nic=1us", "--mix", "1"), 2, ["--mix"]),
         ((*JOB, "--option", "nic=1us", "--mix", "1=0"), 2, ["--mix"]),
         ((*JOB, "--option", "nic=1us", "--json", "--csv"), 2, ["more than one form"]),

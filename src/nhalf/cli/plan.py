@@ -12,6 +12,7 @@ from nhalf.catalog import files
 from nhalf.cli import flags, forms, output, page_file
 from nhalf.decide.candidates import GOALS, Wish
 from nhalf.decide.layouts import name
+from nhalf.decide.nearest import nearest
 from nhalf.decide.search import search
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.layout import check
@@ -260,11 +261,10 @@ def _suggestion(base: Scenario, gpus: int, wanted: Wish) -> str:
     """Return what would make a plan that has no answer feasible: how many devices hold the model."""
     if search(base, gpus, replace(wanted, batches=None)).candidates:
         return "lower --batch"
-    for more in (gpus * 2**power for power in range(1, 8)):
-        found = search(base, more, Wish(goal="latency"))
-        if found.rows:
-            row = min(found.rows, key=lambda each: each.layout.devices)
-            return f"the nearest that fits is {name(row.layout)} on {more} devices; or quantise with --weights"
+    found = nearest(base, 2 * gpus)
+    if found is not None:
+        row, count = found
+        return f"the nearest that fits is {name(row.layout)} on {count} devices; or quantise with --weights"
     return "quantise with --weights, shorten --isl, or take devices with more memory"
 
 

@@ -15,11 +15,11 @@ from nhalf.breakdown import columns
 from nhalf.decide.elasticity import elasticities
 from nhalf.decide.flips import LARGEST_BATCH, Flip, Gains, flips, gains, link_gains, steps, wider_runs
 from nhalf.decide.levers import levers
+from nhalf.decide.nearest import nearest
 from nhalf.decide.option import Option
 from nhalf.decide.regime import BINDING
 from nhalf.errors import NoAnswerError
 from nhalf.predict.band import DRAWS, LEVEL
-from nhalf.predict.memory import needed
 from nhalf.predict.step import COLUMNS, decode
 
 if TYPE_CHECKING:
@@ -189,11 +189,17 @@ def purchase(
 
 def _does_not_fit(now: Option, batch: int) -> NoAnswerError:
     """Return the refusal of a batch that does not fit before anything is bought."""
-    least = min(float(np.mean(needed(now.scenario(index, float(batch))).value)) for index in range(len(now.layouts)))
+    held = [memory(now.scenario(index, float(batch))) for index in range(len(now.layouts))]
+    least = min(each.needed_bytes for each in held)
+    most = max(int(each.largest_batch) for each in held)
+    base = now.layouts[0]
+    found = nearest(base, max(layout.layout.devices for layout in now.layouts), (batch,))
+    larger = f"the nearest layout that holds it is {found[0].layout.name} on {found[1]} devices" if found else ""
+    smaller = f"the largest batch that fits here is {most}" if most else ""
     return NoAnswerError(
         f"batch {batch} does not fit before anything is bought: it needs {least / 1e9:.1f} GB or more on each device",
-        where=now.layouts[0].system.name,
-        do="raise --tp, lower --batch or --context, or quantise with --weights",
+        where=base.system.name,
+        do="; ".join(part for part in (larger, smaller, "or quantise with --weights") if part),
     )
 
 

@@ -136,7 +136,8 @@ def _change(plan: Plan, near: Choice) -> str:
     tpot = near.tpot_s / wish.tpot_s if wish.tpot_s is not None else 0.0
     ttft = first[0] / wish.ttft_s if wish.ttft_s is not None and first is not None else 0.0
     if ttft > tpot:
-        return f"The prompt alone takes {ttft:.2g} times the limit: shorten it, or relax --ttft."
+        least = units.format_time((first[0] if first is not None else 0.0) * 1.005)
+        return f"The prompt alone takes {ttft:.2g} times the limit: shorten it, or relax --ttft to {least}."
     lever = max(levers(near.scenario), key=lambda each: each.gain)
     return (
         f"The time per token is {tpot:.2g} times the limit; the largest lever is {lever.name}, which saves "
