@@ -20,6 +20,7 @@ from nhalf.decide.option import Option
 from nhalf.decide.regime import BINDING
 from nhalf.errors import NoAnswerError
 from nhalf.predict.band import DRAWS, LEVEL
+from nhalf.predict.memory import memory
 from nhalf.predict.step import COLUMNS, decode
 
 if TYPE_CHECKING:
