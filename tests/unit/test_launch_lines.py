@@ -194,7 +194,7 @@ def test_a_bad_line_is_refused(line: str, part: str) -> None:
 )
 def test_lines_as_people_paste_them(line: str) -> None:
     found = read(line)
-    assert (found.model, found.layout, found.notes) == ("m/x", Layout(tensor_parallel=8), ())
+    assert (found.model, degrees(found.layout), found.notes) == ("m/x", degrees(Layout(tensor_parallel=8)), ())
     assert is_launch_line(line)
 
 
