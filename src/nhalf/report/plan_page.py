@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
@@ -51,7 +52,7 @@ def page(plans: Sequence[tuple[Plan, Asked]], comparison: str = "") -> Page:
         Section(
             key="ranking",
             title="Why this one: what the time goes to in each layout",
-            lead="All bars are of the same number of devices, each layout at its best batch.",
+            lead=" ".join(_reasons(plan, several=len(plans) > 1) for plan, _, _ in answered),
             figures=[_ranking(plan, f"ranking-{at}", longest) for at, (plan, _, _) in enumerate(answered)],
         ),
         Section(
@@ -86,12 +87,18 @@ def _told(plan: Plan, asked: Asked, *, several: bool) -> list[str]:
     """Return the paragraphs of one plan: the verdict, the judgement of a launch line, pools, the rule of thumb."""
     shown = plan.chosen or plan.nearest
     found = [verdict(plan), judgement(plan, asked.launched), apart(plan) if plan.wish.pools else ""]
-    found += [*why(plan), *(rule_of_thumb(rule) for rule in plan.rules)]
+    found.append(" ".join(rule_of_thumb(rule) for rule in plan.rules))
     if several:
         system = shown.scenario.system.name if shown is not None else ""
         return [f"{system}: {' '.join(text for text in found if text)}"]
-    first, *rest = (text[:1].upper() + text[1:] for text in found if text)
-    return [first, " ".join(rest)] if rest else [first]
+    return [text[:1].upper() + text[1:] for text in found if text]
+
+
+def _reasons(plan: Plan, *, several: bool) -> str:
+    """Return why the layouts that are told apart from the chosen one are behind it."""
+    found = why(plan)
+    system = f"On {plan.rows[0].candidate.scenario.system.name}: " if several and found else ""
+    return f"{system}{' '.join(found)}"
 
 
 def _card(plan: Plan, shown: Choice) -> Card:
@@ -183,7 +190,7 @@ def _ranking(plan: Plan, key: str, longest: float) -> Figure:
             Stack(
                 name=f"{name(row.layout)}, batch {row.batch}{star}",
                 columns=token_columns(plan, row),
-                label=f"{rate(row.per_user if latency else row.per_gpu)} tokens/s",
+                label=rate(row.per_user if latency else row.per_gpu),
                 bold=row is plan.chosen,
                 faint=row.meets == "no",
                 tips=(("per token", units.format_time(row.tpot_s)), ("nodes", f"{_nodes(row)}"),
@@ -219,9 +226,7 @@ def _map(plan: Plan, key: str) -> Figure:
 
 def _replica(row: Choice) -> str:
     """Return the layout of one replica."""
-    text = name(row.layout)
-    copies = f" x{row.layout.replicas}"
-    return text.removesuffix(copies) if row.layout.replicas > 1 else text
+    return name(replace(row.layout, replicas=1))
 
 
 def _launch(asked: Asked, chosen: Choice, *, several: bool) -> Section:

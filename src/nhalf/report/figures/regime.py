@@ -79,6 +79,7 @@ def regime(layouts: Mapping[str, Scenario], turns: Mapping[str, float], *, key: 
         note="In each cell: tokens/s per user."
         + (f" Strokes: where it falls below {', '.join(verdict.count(each) for each in levels)}." if levels else "")
         + " Pale: does not fit in memory."
+        + (" Empty: fewer sequences than attention groups." if len(cells) < len(layouts) * len(BATCHES) else "")
         + (" Triangle: from this batch on an all-reduce takes twice its floor, so its bytes count." if marks else ""),
         chart=chart.properties(width="container", height=max(_CELL * len(layouts), 2 * _CELL)),
         rows=[_record(cell) for cell in cells],
