@@ -136,11 +136,17 @@ def curves(
         scale=alt.Scale(domain=[low - pad, high + pad], nice=False),
     )  # fmt: skip
     base = alt.Chart(data(points)).encode(x=x, y=y)
-    legend = alt.Legend(columns=1, labelLimit=300, symbolType="stroke")
+    legend = alt.Legend(columns=1, labelLimit=300, symbolType="stroke", symbolStrokeWidth=2.2)
+    colour = alt.Color(
+        "change:N", scale=alt.Scale(domain=names, range=[PALETTE[at % len(PALETTE)] for at in range(len(names))]),
+        legend=legend,
+    )  # fmt: skip
     lines = base.mark_line(strokeWidth=2.2).encode(
-        color=alt.Color("change:N", scale=alt.Scale(domain=names, range=[*PALETTE][: len(names)]), legend=legend),
+        color=colour,
         strokeDash=alt.StrokeDash(
-            "change:N", scale=alt.Scale(domain=names, range=[_DASHES[at % len(_DASHES)] for at in range(len(names))])
+            "change:N",
+            legend=legend,
+            scale=alt.Scale(domain=names, range=[_DASHES[at % len(_DASHES)] for at in range(len(names))]),
         ),
     )
     spots = base.mark_point(size=90, opacity=0, filled=True).encode(tooltip=tips("change", "batch", "saves"))
