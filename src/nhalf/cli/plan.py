@@ -23,6 +23,7 @@ from nhalf.loading.planning import OUTPUT, PROMPT, wish
 from nhalf.report import plan as report
 from nhalf.report import plan_several as several
 from nhalf.report.plan_document import document
+from nhalf.report.plan_words import require_answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +121,7 @@ def _require_answer(plans: Sequence[Named]) -> None:
     refusals = []
     for system, found, asked in plans:
         try:
-            report.require_answer(found, system, asked.suggestion())
+            require_answer(found, system, asked.suggestion())
         except NoAnswerError as error:
             refusals.append(error)
     if len(refusals) == 1:

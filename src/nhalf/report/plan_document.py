@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from nhalf.decide.launch_lines import lines, switches
 from nhalf.decide.layouts import name
 from nhalf.report.document import envelope
-from nhalf.report.plan import judgement, rule_of_thumb, served, verdict
+from nhalf.report.plan import served
 from nhalf.report.plan_why import why
+from nhalf.report.plan_words import judgement, rule_of_thumb, verdict
 
 if TYPE_CHECKING:
     from nhalf.decide.launch_lines import Line

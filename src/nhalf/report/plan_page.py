@@ -16,8 +16,9 @@ from nhalf.report.figures.pareto import Spot, pareto
 from nhalf.report.figures.regime import regime
 from nhalf.report.figures.stacks import Stack, stacks
 from nhalf.report.page import Card, Code, Constant, Meter, Page, Section
-from nhalf.report.plan import GOALS, apart, judgement, left_out, rate, rule_of_thumb, served, verdict
+from nhalf.report.plan import left_out, served
 from nhalf.report.plan_why import token_columns, why
+from nhalf.report.plan_words import GOALS, apart, judgement, rate, rule_of_thumb, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

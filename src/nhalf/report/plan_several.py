@@ -8,8 +8,8 @@ from nhalf import units
 from nhalf.decide.layouts import name
 from nhalf.decide.option import ANOTHER_STACK
 from nhalf.report.document import envelope
-from nhalf.report.plan import GOALS, apart, judgement, limits, rate, rule_of_thumb, verdict
 from nhalf.report.plan_document import body
+from nhalf.report.plan_words import GOALS, apart, judgement, limits, rate, rule_of_thumb, verdict
 from nhalf.report.verdict import joined, percent
 
 if TYPE_CHECKING:
