@@ -15,6 +15,7 @@ from nhalf.layout import Layout, check
 from nhalf.loading.degrees import Degrees
 from nhalf.loading.offers import options as read_options
 from nhalf.report import buy as report
+from nhalf.report.buy_document import document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +67,7 @@ def answer(command: str, model: str, systems: str | None, texts: tuple[str, ...]
     for warning in told:
         output.warn(warning)
     page_file.write(given["pages"], lambda: _page(found, list(defaults), list(told)))
-    if forms.write(lambda: report.document(command, found, list(defaults), list(told)), "options"):
+    if forms.write(lambda: document(command, found, list(defaults), list(told)), "options"):
         return
     canvas = output.canvas()
     report.write(found, list(defaults), canvas, next_command=_next(asked, found[0].batches))
