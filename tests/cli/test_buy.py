@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ def test_a_mix_is_one_more_column() -> None:
 def test_csv_and_markdown_hold_the_same_rows(document: Any) -> None:  # noqa: ANN401
     lines = invoke(*JOB, *LIST, "--csv").out.splitlines()
     assert len(lines) == 1 + len(document["options"])
-    assert lines[0].split(",")[:2] == ["name", "batch"]
+    assert lines[0].split(",")[:3] == ["system", "name", "batch"]
     table = invoke(*JOB, *LIST, "--md").out.splitlines()
     assert len(table) == 2 + len(document["options"])
     assert all(line.startswith("| ") and line.endswith(" |") for line in table)
@@ -93,15 +94,43 @@ def test_a_time_that_is_not_there_is_warned_about() -> None:
         ((*JOB, "--option", "nick=1us"), 2, ["Did you mean 'nic'?"]),
         ((*JOB[:2], "--option", "nic=1us"), 2, ["--on", "h100-sxm"]),
         ((*JOB, "--option", "nic=1us", "--batch", "0"), 2, ["--batch"]),
-        ((*JOB, "--option", "nic=1us", "--batch", "4096"), 3, ["does not fit before anything is bought"]),
+        (
+            (*JOB, "--option", "nic=1us", "--batch", "4096"),
+            3,
+            [
+                "does not fit before anything is bought",
+                "the nearest layout that holds it is",
+                "largest batch that fits",
+            ],
+        ),
         ((*JOB, "--option", "nic=1us", "--mix", "1"), 2, ["--mix"]),
         ((*JOB, "--option", "nic=1us", "--mix", "1=0"), 2, ["--mix"]),
         ((*JOB, "--option", "nic=1us", "--json", "--csv"), 2, ["more than one form"]),
         (("whatif", *JOB[1:], "--option", "nic=1us @ $1"), 2, ["nhalf buy"]),
-        (("buy", "llama-3.1-70b", "--on", "h100-sxm,b200-sxm", "--option", "nic=1us"), 2, ["system=NAME"]),
     ],
 )
 def test_bad_input_is_refused_in_one_line(arguments: tuple[str, ...], code: int, parts: list[str]) -> None:
     message = refused(*arguments, code=code)
     for part in parts:
         assert part in message, message
+
+
+def test_two_systems_are_asked_the_same_list() -> None:
+    job = ("whatif", "llama-3.1-70b", "--on", "h100-sxm,b200-sxm", "--option", "nvlink.latency=x0.5", "--batch", "1")
+    text = invoke(*job)
+    assert text.code == 0
+    assert text.out.index("h100-sxm. Interactive use") < text.out.index("b200-sxm. Interactive use")
+    document = invoke(*job, "--json").document
+    alone = invoke(*job[:3], "b200-sxm", *job[4:], "--json").document
+    assert [option for option in document["options"] if option["system"] == "b200-sxm"] == alone["options"]
+    assert document["systems"][1]["verdict_interactive"] == alone["verdict_interactive"]
+    assert document["verdict_interactive"].count("batch 1:") == 2
+
+
+def test_where_bandwidth_buys_more_only_for_a_while_the_answer_says_so() -> None:
+    job = ("whatif", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8,16", "--option", "nvlink.latency=x0.5", "--json")
+    document = invoke(*job).document
+    assert document["bandwidth_from_batch"] is None
+    found = re.search(r"From batch (\d+) to (\d+) bandwidth buys more", document["latency_or_bandwidth"])
+    assert found is not None
+    assert 1 < int(found[1]) < 128 < int(found[2]) < 1024

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.cli.command import invoke, matches, refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 JOB = ("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm", "--sizes", "1KiB:1GiB")
 BARE = ("collective", "all-reduce", "--ranks", "8", "5us", "400GB/s")
@@ -143,3 +146,26 @@ def test_bad_input_is_refused_in_one_line(arguments: tuple[str, ...], parts: lis
     message = refused(*arguments)
     for part in parts:
         assert part in message, message
+
+
+def test_several_systems_stand_side_by_side() -> None:
+    job = ("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm,b200-sxm", "--sizes", "16KiB,64MiB")
+    text = invoke(*job, columns=80)
+    assert text.code == 0
+    assert text.out.startswith("Fastest: from 16 KiB on h100-sxm, from 64 MiB on b200-sxm.")
+    assert max(len(line) for line in text.out.splitlines()) <= 80
+    document = invoke(*job, "--json").document
+    alone = invoke(*job[:5], "b200-sxm", *job[6:], "--json").document
+    mine = [row for row in document["rows"] if row["system"] == "b200-sxm"]
+    assert [{key: value for key, value in row.items() if key != "system"} for row in mine] == alone["rows"]
+    assert document["systems"][1]["verdict"] == alone["verdict"]
+
+
+def test_several_systems_share_a_page(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="the extra [report] is not installed")
+    report = tmp_path / "r.html"
+    job = ("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm,b200-sxm", "-o", str(report))
+    assert invoke(*job).code == 0
+    text = report.read_text(encoding="utf-8")
+    assert 'id="chart-algorithms-0"' in text
+    assert 'id="chart-algorithms-1"' in text

@@ -261,3 +261,9 @@ def test_a_bad_file_is_named_with_its_fault(tmp_path: Path, name: str, content: 
 
 def test_a_missing_file_is_named() -> None:
     assert "no-such/config.json" in refused("decode", "no-such/config.json", "--on", "h100-sxm")
+
+
+def test_nodes_of_one_device_have_no_inside_to_compare_with() -> None:
+    result = invoke("decode", "llama-3.1-70b", "--on", "dgx-spark-pair", "--tp", "2", "--weights", "fp8")
+    assert result.code == 0
+    assert "TP2" in result.out

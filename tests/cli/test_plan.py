@@ -142,7 +142,7 @@ def test_csv_and_markdown_hold_the_rows(document: Any) -> None:  # noqa: ANN401
         ((*JOB, "--launch", "vllm serve x -tp 3"), 2, ["TP 3"]),
         ((*JOB, "--launch", "vllm serve x -tp 8", "--gpus", "12"), 2, ["multiple of 8"]),
         ((*JOB, "--phase", "prefill"), 2, ["decode steps"]),
-        (("plan", "llama-3.1-70b", "--on", "h100-sxm,b200-sxm"), 2, ["one system"]),
+        ((*JOB, "--price", "$1,$2,$3"), 2, ["3 prices for 1 systems"]),
         ((*JOB, "--json", "--md"), 2, ["more than one form"]),
     ],
 )
@@ -150,3 +150,57 @@ def test_bad_input_is_refused_in_one_line(arguments: tuple[str, ...], code: int,
     message = refused(*arguments, code=code)
     for part in parts:
         assert part in message, message
+
+
+TWO = ("plan", "llama-3.1-70b", "--on", "h100-sxm,gb200-nvl72", *LIMITS)
+
+
+@pytest.fixture(scope="module")
+def two() -> Any:  # noqa: ANN401  JSON is whatever it is
+    return invoke(*TWO, "--price", "$2.5,$6", "--json").document
+
+
+def test_two_systems_stand_side_by_side() -> None:
+    result = invoke(*TWO, columns=80)
+    assert (result.code, result.err) == (0, "")
+    assert matches("plan_two_systems_80", result.out)
+
+
+def test_the_document_of_two_systems_is_that_of_the_better_one_with_the_rows_of_both(two: Any) -> None:  # noqa: ANN401
+    plans = {plan["system"]: plan for plan in two["plans"]}
+    best = max(plans.values(), key=lambda plan: plan["chosen"]["tokens_per_s_per_gpu"])
+    assert two["chosen"] == best["chosen"]
+    assert two["launch"] == best["launch"]
+    assert {row["system"] for row in two["rows"]} == set(plans)
+    alone = invoke(*JOB[:3], "gb200-nvl72", *LIMITS, "--price", "$6", "--json").document
+    assert plans["gb200-nvl72"]["chosen"] == alone["chosen"]
+    assert [row for row in two["rows"] if row["system"] == "gb200-nvl72"] == alone["rows"]
+
+
+def test_each_system_may_have_its_price_and_the_cheapest_tokens_win() -> None:
+    found = invoke(*TWO, "--goal", "cost", "--price", "$1,$60", "--json").document
+    assert found["chosen"]["system"] == "h100-sxm"
+    costs = {plan["system"]: plan["chosen"]["cost_per_mtoken"] for plan in found["plans"]}
+    assert costs["h100-sxm"] < costs["gb200-nvl72"]
+    assert found["verdict"].startswith("h100-sxm gives")
+
+
+def test_one_system_that_holds_the_limits_is_an_answer_and_none_is_not() -> None:
+    job = ("plan", "llama-3.1-405b", "--on", "h100-sxm,b200-sxm", "--gpus", "8")
+    result = invoke(*job, "--weights", "bf16")
+    assert result.code == 0
+    assert "h100-sxm has no layout" in result.out
+    impossible = invoke(*job, "--tpot", "1ns")
+    assert impossible.code == 3
+    assert impossible.err.count("none fits in memory") == 1
+    assert impossible.err.count("the nearest is TP8, batch 1") == 1
+
+
+def test_the_reasons_add_up_to_what_the_ranking_says(document: Any) -> None:  # noqa: ANN401
+    rows = {f"{row['layout']} (batch {row['batch']})": row for row in document["rows"]}
+    assert document["why"]
+    for text in document["why"]:
+        row = rows[text.split(" gives ")[0]]
+        share = 1 - row["tokens_per_s_per_gpu"] / document["chosen"]["tokens_per_s_per_gpu"]
+        assert f"gives {100 * share:.2g} % less" in text
+        assert not row["tied"]

@@ -1,4 +1,4 @@
-"""`-o FILE` on decode, collective and fit: pages and figures, and what is refused."""
+"""`-o FILE` on decode, collective, fit, plan, buy and sweep: pages and figures, and what is refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def test_decode_writes_a_page_and_figures_beside_its_answer(tmp_path: Path) -> N
     assert (result.code, result.out) == (0, plain.out)
     assert result.err == f"wrote {report}\nwrote {picture}\nwrote {drawing}\n"
     assert sections(report) == [
-        "scaling", "regime", "latency", "algorithms", "waterfall", "levers", "tornado", "sources", "notes", "command",
+        "scaling", "regime", "latency", "algorithms", "topology", "waterfall", "levers", "tornado", "sources", "notes",
+        "command",
     ]  # fmt: skip
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "What binds, by batch and layout" in drawing.read_text(encoding="utf-8")
@@ -92,3 +93,83 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     message = invoke(*DECODE, "-o", str(tmp_path / "no" / "r.html"))
     assert message.code == 2
     assert "cannot be written" in message.err
+
+
+PLAN = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--weights", "fp8", "--gpus", "16", "--tpot", "20ms")
+BUY = ("buy", "llama-3.1-70b", "--on", "h100-sxm", "--option", "hbm=x1.4 @ $3k", "--option", "system=gb200-nvl72")
+
+
+def test_a_plan_and_a_list_to_buy_write_pages(tmp_path: Path) -> None:
+    has_extra()
+    report, front = tmp_path / "r.html", tmp_path / "pareto.svg"
+    plain = invoke(*PLAN)
+    result = invoke(*PLAN, "-o", str(report), "-o", str(front))
+    assert (result.code, result.out) == (0, plain.out)
+    assert sections(report) == ["pareto", "ranking", "regime", "launch", "sources", "notes", "command"]
+    assert "--tensor-parallel-size 8" in report.read_text(encoding="utf-8")
+    assert "What a user gets" in front.read_text(encoding="utf-8")
+    plain = invoke(*BUY)
+    result = invoke(*BUY, "-o", str(report))
+    assert (result.code, result.out) == (0, plain.out)
+    assert sections(report) == [
+        "gains", "money", "flips", "links", "regime", "tornado", "sources", "notes", "command",
+    ]  # fmt: skip
+
+
+def test_pages_of_several_systems_have_a_figure_for_each(tmp_path: Path) -> None:
+    has_extra()
+    report = tmp_path / "r.html"
+    for job in (PLAN, BUY):
+        assert invoke(*job[:3], "h100-sxm,b200-sxm", *job[4:], "-o", str(report)).code == 0
+        text = report.read_text(encoding="utf-8")
+        assert 'id="chart-regime-0"' in text
+        assert 'id="chart-regime-1"' in text
+
+
+def test_a_plan_that_nothing_holds_still_draws_what_is_nearest(tmp_path: Path) -> None:
+    has_extra()
+    report = tmp_path / "r.html"
+    assert invoke(*PLAN, "--tpot", "1us", "-o", str(report)).code == 3
+    assert sections(report) == ["pareto", "ranking", "regime", "sources", "notes", "command"]
+    assert "misses the limits" in report.read_text(encoding="utf-8")
+
+
+SWEEP = ("sweep", "llama-3.1-70b", "--on", "h100-sxm", "--axis", "tp=1,2,3,8,16", "--axis", "batch=1:512:x2")
+
+
+def test_a_sweep_writes_a_page_beside_its_table_or_alone(tmp_path: Path) -> None:
+    has_extra()
+    report, table = tmp_path / "r.html", tmp_path / "s.csv"
+    axes = (*SWEEP, "--axis", "system.fabric.inter_node.latency_s=1us:50us")
+    result = invoke(*axes, "-o", str(table), "-o", str(report))
+    assert (result.code, result.err) == (0, f"wrote {report}\n")
+    assert len(table.read_text(encoding="utf-8").splitlines()) == 1 + 5 * 10 * 25
+    assert sections(report) == ["axes", "bars", "map", "reasons", "sources", "notes", "command"]
+    text = report.read_text(encoding="utf-8")
+    assert "does not divide 64 attention heads" in text
+    assert "Through the fastest point that fits: tp 16, batch 1, inter_node latency 1us." in text
+    drawing = tmp_path / "map.svg"
+    assert invoke(*axes, "-o", str(drawing)).code == 0
+    assert "batch across, tp down" in drawing.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        ("--axis", "batch=8"),
+        ("--axis", "engine=vllm,sglang", "--axis", "weights=fp8,bf16"),
+        ("--axis", "system.device.memory_bandwidth_bytes_per_s=1TB/s:8TB/s:1TB/s"),
+        ("--axis", "context=1,1024,131072", "--axis", "system=h100-sxm,b200-sxm"),
+    ],
+)
+def test_every_sweep_has_a_page_that_altair_accepts(axes: tuple[str, ...], tmp_path: Path) -> None:
+    has_extra()
+    report = tmp_path / "r.html"
+    assert invoke("sweep", "llama-3.1-70b", "--on", "h100-sxm", *axes, "-o", str(report)).code == 0
+    assert "command" in sections(report)
+
+
+def test_a_sweep_has_one_table() -> None:
+    has_extra()
+    assert "one table" in refused(*SWEEP, "-o", "a.csv", "-o", "b.json")
+    assert "ends with no known format" in refused(*SWEEP, "-o", "a.pdf")

@@ -20,6 +20,11 @@ pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="no Chromium or Chrome here: apt-get install chromium"),
 ]
 DECODE = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "1,8,16", "--batch", "1,128", "--weights", "fp8")
+PLAN = ("plan", "llama-3.1-70b", "--on", "h100-sxm,gb200-nvl72", "--gpus", "16", "--tpot", "20ms", "--ttft", "1s")
+BUY = ("buy", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8,16", "--option", "hbm=x1.4 @ $5k", "--option", "kv=fp8",
+       "--option", "system=gb200-nvl72")  # fmt: skip
+SWEEP = ("sweep", "llama-3.1-70b", "--on", "h100-sxm", "--axis", "tp=1,2,3,8", "--axis", "batch=1:512:x2",
+         "--axis", "system.fabric.intra_node.latency_s=1us:50us")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +151,9 @@ def test_print_is_black_on_white_without_buttons(browser: Browser) -> None:
     [
         ("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm"),
         ("decode", "deepseek-v3", "--on", "h200-sxm,gb200-nvl72", "--tp", "8", "--pp", "1,2", "--batch", "64"),
+        PLAN,
+        BUY,
+        SWEEP,
     ],
 )
 def test_other_pages_are_quiet_and_drawn(arguments: tuple[str, ...], report: Path) -> None:
@@ -155,4 +163,32 @@ def test_other_pages_are_quiet_and_drawn(arguments: tuple[str, ...], report: Pat
     with Browser(PROGRAM) as found:
         found.open(path)
         assert found.complaints == []
+        assert found.requests == [path.resolve().as_uri()]
         assert found.run("[...document.querySelectorAll('.chart')].every((c) => c.querySelectorAll('path').length > 3)")
+        for width in (360, 1280):
+            found.resize(width, 900)
+            found.run("new Promise((done) => setTimeout(done, 300))")
+            assert found.run("document.documentElement.scrollWidth") <= width
+    assert path.stat().st_size < 4_000_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mark", "parts"),
+    [
+        (PLAN, "#chart-pareto-0 .mark-symbol path:last-of-type", [r"layout\s+TP8 x2", r"first token\s+\d+ ms to"]),
+        (PLAN, "#chart-ranking-0 .mark-rect path", [r"part\s+weights: ", r"within the limits\s+(yes|marginal)"]),
+        (BUY, "#chart-gains-0-1 .mark-rect:not([aria-hidden]) path", [r"80 % band\s+\d+ to \d+ %", r"with it\s+\d"]),
+        (SWEEP, "#chart-map-0 .layer_1_marks path", [r"binds\s+weights", r"per user\s+[\d.]+ tokens/s"]),
+    ],
+)
+def test_pointing_at_other_marks_shows_their_numbers(
+    arguments: tuple[str, ...], mark: str, parts: list[str], report: Path
+) -> None:
+    assert PROGRAM is not None
+    path = report.with_name("other.html")
+    invoke(*arguments, "-o", str(path))
+    with Browser(PROGRAM) as found:
+        found.open(path)
+        shown = hover(found, mark)
+        for part in parts:
+            assert re.search(part, shown), shown

@@ -53,7 +53,9 @@ def datasets(spec: Any) -> Iterator[list[dict[str, Any]]]:  # noqa: ANN401  a tr
             yield from datasets(value)
 
 
-@pytest.mark.parametrize("kind", ["scaling", "regime", "latency", "algorithms", "waterfall", "levers", "tornado"])
+@pytest.mark.parametrize(
+    "kind", ["scaling", "regime", "latency", "algorithms", "topology", "waterfall", "levers", "tornado"]
+)
 def test_a_page_of_decode_has_every_kind_and_each_is_legal(kind: str) -> None:
     mine = [each for key, each in figures().items() if key.startswith(kind)]
     assert mine
@@ -103,6 +105,19 @@ def test_the_latency_curve_has_the_messages_of_the_batches_on_it() -> None:
         assert (message["size_bytes"], message["time_s"]) in curve
 
 
+def test_the_sketch_has_the_links_of_the_system_and_says_which_a_tp_group_pays_for() -> None:
+    sketch = figures()["topology-0"]
+    fabric = comparison().rows[-1].scenario.system.fabric
+    inside, between = sketch.rows
+    assert inside["latency_s"] == fabric.intra_node.latency_s
+    assert between["bandwidth_bytes_per_s"] == fabric.inter_node.bandwidth_bytes_per_s
+    assert (inside["tp_group_crosses"], between["tp_group_crosses"]) == (True, True)
+    assert "TP16 takes 16 devices on 2 nodes" in sketch.text
+    devices = [row for row in itertools.chain(*datasets(sketch.chart.to_dict())) if "device" in row]
+    assert {row["TP group"] for row in devices} == {"0"}
+    assert {row["device"] for row in devices} == {str(rank) for rank in range(16)}
+
+
 def test_a_waterfall_ends_where_its_parts_do() -> None:
     drawn = of_parts([("a", 1e-3, "#000000"), ("b", 3e-3, "#000000")], key="w", title="w", whole="all")
     bars = next(datasets(drawn.chart.to_dict()))
@@ -141,10 +156,10 @@ def test_the_misfit_is_that_of_the_points() -> None:
 
 def test_a_pareto_front_names_the_best() -> None:
     spots = [
-        Spot(name="TP8", per_user=100.0, per_gpu=50.0, best=True, chosen=True),
-        Spot(name="TP4", per_user=60.0, per_gpu=40.0, best=False),
+        Spot(name="TP8", per_user=100.0, per_gpu=50.0, role="chosen", front=True),
+        Spot(name="TP4", per_user=60.0, per_gpu=40.0, role="other"),
     ]
-    drawn = pareto(spots, key="p", title="p")
+    drawn = pareto(spots, key="p", title="p", room=(100.0, 50.0), limit=(80.0, "12.5 ms"))
     assert drawn.chart.to_dict(validate=True)
     assert "TP8" in drawn.text
     assert "TP4" not in drawn.text

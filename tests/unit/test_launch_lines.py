@@ -173,3 +173,36 @@ def test_a_bad_line_is_refused(line: str, part: str) -> None:
     with pytest.raises(InputError) as refusal:
         read(line)
     assert part in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vllm serve m/x -tp8",
+        "vllm serve --enable-prefix-caching m/x -tp 8",
+        "vllm serve --trust-remote-code m/x --tensor_parallel_size=8",
+        "vllm serve --seed -1 m/x -tp 8",
+        "A=1 B='2 3' vllm serve m/x \\\r\n  -tp 8",
+        "vllm serve m/x ^\n -tp 8",
+        "vllm serve m/x `\n -tp 8",
+        "vllm serve \u201cm/x\u201d \u2014tensor-parallel-size 8",
+        "$ nohup vllm serve m/x -tp 8 > log 2>&1 &",
+        "docker run --gpus all -p 8000:8000 vllm/vllm-openai:latest --model m/x --tensor-parallel-size 8",
+        "docker run --gpus all lmsysorg/sglang:latest python3 -m sglang.launch_server --model-path m/x --tp 8",
+        "mpirun -n 8 trtllm-llmapi-launch trtllm-serve m/x --tp_size 8",
+    ],
+)
+def test_lines_as_people_paste_them(line: str) -> None:
+    found = read(line)
+    assert (found.model, degrees(found.layout), found.notes) == ("m/x", degrees(Layout(tensor_parallel=8)), ())
+    assert is_launch_line(line)
+
+
+def test_a_draft_that_is_left_out_of_account_is_said() -> None:
+    found = read("vllm serve m/x -tp 8 --speculative-config '{\"num_speculative_tokens\": 3}'")
+    assert found.notes == ("--speculative-config is left out of account: the prediction is without a draft",)
+
+
+def test_attention_dp_of_trtllm_is_taken_into_account() -> None:
+    found = read("trtllm-serve m/x --tp_size 8 --enable_attention_dp true")
+    assert (found.layout.attention_dp, found.notes) == (8, ())

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import nhalf
-from nhalf.decide.purchase import ANOTHER_STACK, SAME_STACK, Move, Option, purchase
+from nhalf.decide.option import ANOTHER_STACK, SAME_STACK, Move, Option
+from nhalf.decide.purchase import purchase
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.loading import Degrees, Request, scenarios
 from nhalf.loading.offers import options, parse

@@ -125,11 +125,8 @@ def test_processes_give_the_same_file(tmp_path: Path, small: Grid) -> None:
     assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two.csv").read_bytes()
 
 
-def test_parts_of_a_large_parquet_are_joined_in_order(
-    tmp_path: Path, small: Grid, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_of_any_size_make_the_same_parquet_in_order(tmp_path: Path, small: Grid) -> None:
     write(tmp_path / "one.parquet", small, farm.here(small, small.tasks()))
-    monkeypatch.setattr(sweep_file, "_PART_ROWS", 10)
     write(tmp_path / "two.parquet", small, farm.here(small, small.tasks(7)))
     assert pl.read_parquet(tmp_path / "one.parquet").equals(pl.read_parquet(tmp_path / "two.parquet"))
 
@@ -202,3 +199,25 @@ def test_a_file_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
 def test_tasks_cover_every_point_once(small: Grid) -> None:
     for points in (1, 3, TASK_POINTS):
         assert sum(task.points for task in small.tasks(points)) == small.points
+
+
+def test_a_parquet_that_cannot_be_encoded_is_one_error(
+    tmp_path: Path, small: Grid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.LazyFrame, "sink_parquet", full)
+    answered = list(farm.here(small, small.tasks(3)))
+    with pytest.raises(InputError, match="No space left on device"):
+        write(tmp_path / "out.parquet", small, answered)
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_parquet_that_is_given_up_leaves_nothing(tmp_path: Path, small: Grid) -> None:
+    for answered in ([], list(farm.here(small, small.tasks(3)))[:2]):
+        written = writer(tmp_path / "out.parquet")
+        for task, answers in answered:
+            written.write(columns(small, task, answers))
+        written.abandon()
+        assert list(tmp_path.iterdir()) == []

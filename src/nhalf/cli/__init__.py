@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
 from nhalf.errors import NhalfError
 from nhalf.version import VERSION
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
     "link": "What one message costs on a link: time, n_1/2, regime, a ladder of sizes.",
@@ -30,6 +34,7 @@ COMMANDS = {
     "trace": "What communication costs in profiler traces, who waits for whom, and what would help.",
     "topo": "Reads `nvidia-smi topo -m` into a fabric, and names the weakest edge of the ring.",
     "catalog": "The systems, models, links and engines that nhalf knows, every value with its source.",
+    "completion": "The script that completes commands, options, systems and models in bash, zsh or fish.",
 }
 """Each command and its line of help; the module of the same name holds it."""
 _INTERRUPTED = 130
@@ -52,7 +57,19 @@ class _LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command = getattr(import_module(f"nhalf.cli.{cmd_name}"), cmd_name)
-        return command if isinstance(command, click.Command) else None
+        if not isinstance(command, click.Command):
+            return None
+        from nhalf.cli.completing import prepare
+
+        return prepare(command)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin as a word does, without importing any."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""

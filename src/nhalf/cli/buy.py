@@ -8,31 +8,35 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading, units
-from nhalf.cli import flags, output
+from nhalf.cli import flags, forms, output, page_file
 from nhalf.decide.purchase import purchase
 from nhalf.errors import InputError
 from nhalf.layout import Layout, check
 from nhalf.loading.degrees import Degrees
 from nhalf.loading.offers import options as read_options
 from nhalf.report import buy as report
+from nhalf.report.buy_document import document
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from nhalf.decide.purchase import Purchase
     from nhalf.loading import Default, Loaded, Request
+    from nhalf.report.page import Page
 
 BATCHES = "1,16,128"
 
 
 @click.command()
 @click.argument("model")
-@click.option("--on", "systems", metavar="SYSTEM", help="A system of the catalogue.")
+@click.option("--on", "systems", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue.")
 @click.option("--option", "texts", multiple=True, metavar="'KEY=VALUE @ $PRICE'", help="One thing to buy; repeat it.")
 @click.option("--batch", metavar="LIST", help=f"Sequences that decode together.  [default: {BATCHES}]")
 @click.option("--mix", metavar="BATCH=SHARE,..", help="How steps divide over batches: 1=60,16=30,128=10.")
 @flags.layout
 @flags.workload
-@flags.formats
+@page_file.option
+@forms.option
 def buy(model: str, systems: str | None, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's flags
     """Say what to buy for MODEL: the gain of each option, whether the model can tell, and at which batch that flips.
 
@@ -46,23 +50,35 @@ def buy(model: str, systems: str | None, texts: tuple[str, ...], **given: Any) -
 def answer(command: str, model: str, systems: str | None, texts: tuple[str, ...], given: Mapping[str, Any]) -> None:
     """Answer `nhalf buy`, or `nhalf whatif`, which knows no prices."""
     request = flags.request(model, given, systems=systems)
-    if len(request.systems) > 1:
-        raise InputError("options are for one system", where="--on", allowed="one", do="add --option system=NAME")
     mix = _mix(given["mix"])
     batches = flags.counts(given["batch"], "batch") if given["batch"] else request.batches
     batches = tuple(mix) if mix and not given["batch"] else batches or units.parse_int_list(BATCHES)
-    loaded, request, defaults = _layouts(replace(request, batches=(1,)))
-    chosen, warnings = read_options(request, loaded.scenarios, texts, prices=command == "buy")
-    found = purchase(loaded.scenarios, chosen, batches, mix)
-    warnings = [*loaded.warnings, *warnings]
-    for warning in warnings:
+    found: list[Purchase] = []
+    asked: list[Request] = []
+    defaults: dict[Default, None] = {}
+    told: dict[str, None] = {}
+    for system in request.systems:
+        loaded, alone, taken = _layouts(replace(request, batches=(1,), systems=(system,)))
+        chosen, warnings = read_options(alone, loaded.scenarios, texts, prices=command == "buy")
+        found.append(purchase(loaded.scenarios, chosen, batches, mix))
+        defaults |= dict.fromkeys(taken)
+        told |= dict.fromkeys([*loaded.warnings, *warnings])
+        asked.append(alone)
+    for warning in told:
         output.warn(warning)
-    document = report.document(command, found, defaults, warnings)
-    if flags.write(document, "options", dict(given)):
+    page_file.write(given["pages"], lambda: _page(found, list(defaults), list(told)))
+    if forms.write(lambda: document(command, found, list(defaults), list(told)), "options"):
         return
     canvas = output.canvas()
-    report.write(found, defaults, canvas, next_command=_next(request, found.batches))
+    report.write(found, list(defaults), canvas, next_command=_next(asked, found[0].batches))
     output.write(canvas.text)
+
+
+def _page(found: Sequence[Purchase], defaults: Sequence[Default], warnings: Sequence[str]) -> Page:
+    """Return the page of the answer; its module is loaded only when one is asked for."""
+    from nhalf.report.buy_page import page
+
+    return page(found, defaults, warnings)
 
 
 def _layouts(request: Request) -> tuple[Loaded, Request, tuple[Default, ...]]:
@@ -102,9 +118,10 @@ def _mix(text: str | None) -> dict[int, float]:
     return {batch: share / sum(found.values()) for batch, share in found.items()}
 
 
-def _next(request: Request, batches: tuple[int, ...]) -> str:
+def _next(asked: Sequence[Request], batches: tuple[int, ...]) -> str:
     """Return the command to run next."""
-    degrees = ",".join(str(degree) for degree in request.degrees.tp)
-    batch = ",".join(str(batch) for batch in batches)
-    weights = f" --weights {request.weights}" if request.weights else ""
-    return f"nhalf decode {request.model} --on {request.systems[0]} --tp {degrees} --batch {batch}{weights} --explain"
+    degrees = dict.fromkeys(degree for request in asked for degree in request.degrees.tp)
+    systems = ",".join(request.systems[0] for request in asked)
+    tp, batch = ",".join(map(str, degrees)), ",".join(map(str, batches))
+    weights = f" --weights {asked[0].weights}" if asked[0].weights else ""
+    return f"nhalf decode {asked[0].model} --on {systems} --tp {tp} --batch {batch}{weights} --explain"

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from nhalf.cli import output
+from nhalf.cli import forms, output
 from nhalf.loading.case_options import options
 from nhalf.loading.files import write_text
 from nhalf.report import calibrate as report
@@ -24,10 +24,8 @@ from nhalf.report import calibrate as report
 @click.option("--weights", "weight_dtype", metavar="DTYPE", help="Where the files do not say.")
 @click.option("--kv", "kv_dtype", metavar="DTYPE", help="Where the files do not say.")
 @click.option("--skip-doubtful", is_flag=True, help="Leave out rows that the checks find doubtful.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
-def calibrate(
-    bench: tuple[str, ...], target: str | None, skip_doubtful: bool, as_json: bool, **defaults: str | None
-) -> None:
+@forms.option
+def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, **defaults: str | None) -> None:
     """Refit the constants that the runs in BENCH... identify, and keep priors for the rest.
 
     BENCH is a CSV case table with the column tpot_s, or output of vllm bench serve, sglang.bench_serving, genai-perf
@@ -65,8 +63,7 @@ def calibrate(
     if target:
         text = report.stack_file(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat())
         write_text(Path(target), text)
-    if as_json:
-        output.write_json(report.document(found))
+    if forms.write(lambda: report.document(found), "constants"):
         return
     canvas = output.canvas()
     report.write(found, canvas, output=target)

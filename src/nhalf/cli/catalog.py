@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from nhalf.catalog import listing
-from nhalf.cli import output
+from nhalf.cli import forms, output
 from nhalf.decide.hierarchy import ladder
 from nhalf.report import catalog as report
 
@@ -13,8 +13,8 @@ from nhalf.report import catalog as report
 @click.command()
 @click.argument("kind", required=False)
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
-def catalog(kind: str | None, name: str | None, as_json: bool) -> None:
+@forms.option
+def catalog(kind: str | None, name: str | None) -> None:
     """List what is known, or show every value of one thing with its source.
 
     KIND is one of systems, devices, links, libraries, engines, models, hierarchy, curves, sources (one or many).
@@ -26,8 +26,7 @@ def catalog(kind: str | None, name: str | None, as_json: bool) -> None:
     listed = listing.entries(meant, name)
     yours = listing.yours()
     rungs = ladder(listing.rungs()) if meant == "hierarchy" and name is None else []
-    if as_json:
-        output.write_json(report.document(listed, yours=yours, rungs=rungs))
+    if forms.write(lambda: report.document(listed, yours=yours, rungs=rungs), report.rows):
         return
     canvas = output.canvas()
     report.write(listed, canvas, named=name is not None, yours=yours, rungs=rungs)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from nhalf import units
 from nhalf.catalog import store
-from nhalf.cli import output, page_file
+from nhalf.cli import forms, output, page_file
 from nhalf.loading.collective import SIZES, Asked, load
 from nhalf.report import collective as report
 from nhalf.report.collective_document import document
 from nhalf.report.collective_page import page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @click.command()
 @click.argument("op", metavar="OP")
 @click.argument("link", nargs=-1, metavar="[LATENCY BANDWIDTH | LINK]")
 @click.option("--ranks", metavar="K", help="Ranks of the group.")
-@click.option("--on", "system", metavar="SYSTEM", help="A system of the catalogue, instead of a bare link.")
+@click.option("--on", "system", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue, instead of a bare link.")
 @click.option("--sizes", metavar="A:B", help=f"Sizes with units: A:B doubles, A:B:x4, or a list.  [default: {SIZES}]")
 @click.option("--library", metavar="NAME", help="Communication library.  [default: vllm]")
 @click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph]")
@@ -29,21 +34,36 @@ from nhalf.report.collective_page import page
 @click.option("-f", "factor", metavar="FACTOR", help="nccl-tests' factor from size to size.  [default: 2]")
 @click.option("-g", "gpus", metavar="K", help="nccl-tests' number of GPUs: the ranks.")
 @page_file.option
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
-def collective(
-    op: str, link: tuple[str, ...], per_token: str, as_json: bool, pages: tuple[str, ...], **given: str | None
-) -> None:
+@forms.option
+def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str, ...], **given: str | None) -> None:
     """Say what OP costs by size: every algorithm, who wins where, and what the library would run.
 
     OP is all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, barrier or send-recv. Sizes are those
     that nccl-tests prints: the total for an all-gather.
     """
     count = units.parse_count(per_token, where="--per-token")
-    found = report.answer(load(Asked(op=op, link=link, **given)), store.fixed_time(), count)
+    systems = (given.pop("system") or "").split(",")
+    asked = [Asked(op=op, link=link, system=system.strip() or None, **given) for system in systems]
+    answers = [report.answer(load(each), store.fixed_time(), count) for each in asked]
+    if len(answers) > 1:
+        _several([(str(each.system), found) for each, found in zip(asked, answers, strict=True)], pages)
+        return
+    found = answers[0]
     page_file.write(pages, lambda: page(found))
-    if as_json:
-        output.write_json(document(found))
+    if forms.write(lambda: document(found), "rows"):
         return
     canvas = output.canvas()
     report.write(found, canvas)
+    output.write(canvas.text)
+
+
+def _several(answers: Sequence[tuple[str, report.Answer]], pages: tuple[str, ...]) -> None:
+    """Write the answers of several systems side by side."""
+    from nhalf.report import collective_several as several
+
+    page_file.write(pages, lambda: several.page(answers, page))
+    if forms.write(lambda: several.document(answers), "rows"):
+        return
+    canvas = output.canvas()
+    several.write(answers, canvas)
     output.write(canvas.text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from nhalf import units
-from nhalf.cli import output
+from nhalf.cli import forms, output
 from nhalf.decide.crossovers import turns
 from nhalf.errors import InputError
 from nhalf.loading import Request
@@ -19,10 +19,8 @@ from nhalf.report import crossover as report
 @click.option("--tp", metavar="LIST", help="Tensor-parallel degrees.  [default: those of 2,4,8,16 that are legal]")
 @click.option("--library", metavar="NAME", help="One library.  [default: all that were measured there]")
 @click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph, and host for NCCL]")
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
-def crossover(
-    model: str, systems: str | None, tp: str | None, library: str | None, mode: str | None, as_json: bool
-) -> None:
+@forms.option
+def crossover(model: str, systems: str | None, tp: str | None, library: str | None, mode: str | None) -> None:
     """Say from which batch on the collectives of MODEL turn from latency to bandwidth, by both measures of it."""
     if systems is None:
         raise InputError(
@@ -31,8 +29,7 @@ def crossover(
     request = Request(model=model, systems=tuple(systems.split(",")), library=library, mode=mode)
     degrees = None if tp is None else units.parse_int_list(tp, where="--tp")
     found = turns(load(request, degrees=degrees))
-    if as_json:
-        output.write_json(report.document(found, model))
+    if forms.write(lambda: report.document(found, model), "crossovers"):
         return
     canvas = output.canvas()
     report.write(found, model, canvas)

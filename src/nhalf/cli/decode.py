@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading, units
-from nhalf.cli import decode_options, flags, output, page_file
+from nhalf.cli import decode_options, flags, forms, output, page_file
 from nhalf.decide.comparison import compare
 from nhalf.errors import InputError
 from nhalf.loading.degrees import FLAGS, Degrees
@@ -55,7 +55,7 @@ _NAMES = ("weights", "kv", "engine", "library", "mode", "stack", "links")
 @click.option("--explain", is_flag=True, help="Print the whole term tree of each row.")
 @click.option("--save", metavar="FILE", help="Write the request as a scenario file.")
 @page_file.option
-@flags.formats
+@forms.option
 def decode(
     model: str,
     explain: bool,
@@ -65,7 +65,6 @@ def decode(
     **given: Any,  # noqa: ANN401  click's flags
 ) -> None:
     """Predict the time per token of MODEL: a name, a config.json (or its folder), or a scenario.toml."""
-    form = {name: given.pop(name) for name in ("as_json", "as_csv", "as_markdown")}
     flags.not_empty({"save": save})
     request = _request(model, given)
     loaded = loading.scenarios(request)
@@ -74,7 +73,7 @@ def decode(
     launched = request.mode is not None and "mode" not in request.assumed
     scenarios = _anchored(loaded.scenarios, anchors)
     comparison = compare(scenarios, cache_link=loaded.cache_link, launched=launched)
-    if not flags.write(lambda: document(comparison, loaded.defaults, loaded.warnings), "rows", form):
+    if not forms.write(lambda: document(comparison, loaded.defaults, loaded.warnings), "rows"):
         canvas = output.canvas()
         report.write(comparison, loaded.defaults, canvas, next_command=_next(request))
         if explain:

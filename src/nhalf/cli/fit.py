@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nhalf import units
-from nhalf.cli import output, page_file
+from nhalf.cli import forms, output, page_file
 from nhalf.errors import InputError, NoAnswerError, WeakEvidenceError
 from nhalf.evidence import gate
 from nhalf.evidence.comparison import compare
@@ -51,9 +51,9 @@ _COUNTS = ("ranks", "nodes")
     multiple=True,
     help="Write the links for nhalf decode --links, a page (report.html) or a figure (.svg, .png).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
+@forms.option
 def fit(
-    logs: tuple[str, ...], model: str | None, batch: str, gates: tuple[str, ...], files: tuple[str, ...], as_json: bool,
+    logs: tuple[str, ...], model: str | None, batch: str, gates: tuple[str, ...], files: tuple[str, ...],
     **flags: str | None,
 ) -> None:  # fmt: skip
     """Fit the benchmark logs in FILE...: a file, several, a folder, - for standard input, .gz as well."""
@@ -63,9 +63,7 @@ def fit(
     compared = compare(found, _fit((flags["other"],), flags)) if flags["other"] is not None else None
     tripped, unknown = _judged(found, asked)
     answer = report.Answer(fit=found, marks=marks, mark_doubts=doubts, comparison=compared, tripped=tripped)
-    if as_json:
-        output.write_json(report.document(answer))
-    else:
+    if not forms.write(lambda: report.document(answer), "fits"):
         canvas = output.canvas()
         report.write(answer, canvas)
         output.write(canvas.text)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from nhalf import loading, units
-from nhalf.cli import decode_options, output
+from nhalf.cli import decode_options
 from nhalf.errors import InputError
 from nhalf.loading.degrees import FLAGS, Degrees
 from nhalf.loading.scenario_file import is_request, read_request
-from nhalf.report import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -44,11 +43,6 @@ _LAYOUT: Final = (
     click.option("--attention-dp", metavar="LIST", help="Attention data-parallel degrees.  [default: 1]"),
     click.option("--cp", metavar="LIST", help="Context-parallel degrees.  [default: 1]"),
 )
-_OUTPUT: Final = (
-    click.option("--json", "as_json", is_flag=True, help="Print the document of the contract."),
-    click.option("--csv", "as_csv", is_flag=True, help="Print the rows as CSV."),
-    click.option("--md", "as_markdown", is_flag=True, help="Print the rows as a Markdown table."),
-)
 
 
 def workload(command: Command) -> Command:
@@ -59,11 +53,6 @@ def workload(command: Command) -> Command:
 def layout(command: Command) -> Command:
     """Add the flags of the degrees."""
     return decode_options.add(command, _LAYOUT)
-
-
-def formats(command: Command) -> Command:
-    """Add the flags of the form of the answer."""
-    return decode_options.add(command, _OUTPUT)
 
 
 def request(
@@ -166,26 +155,3 @@ def changes(texts: Iterable[str]) -> dict[str, str]:
             raise InputError(f"{path.strip()} is set twice", where="--set", do="set it once")
         found[path.strip()] = value.strip()
     return found
-
-
-def write(document: dict[str, Any] | Callable[[], dict[str, Any]], rows: str, flags: Mapping[str, bool]) -> bool:
-    """Write a document in the form that a flag asks for; return whether one did. One that takes time is made then.
-
-    `rows` is the key under which the document holds the rows of a table.
-
-    Raises
-    ------
-    InputError
-        More than one form is asked for.
-    """
-    asked = [name for name in ("as_json", "as_csv", "as_markdown") if flags[name]]
-    if len(asked) > 1:
-        raise InputError("more than one form is asked for", where="--json, --csv, --md", allowed="one of them")
-    if not asked:
-        return False
-    document = document() if callable(document) else document
-    if asked == ["as_json"]:
-        output.write_json(document)
-    else:
-        output.write(table.to_csv(document[rows]) if asked == ["as_csv"] else table.to_markdown(document[rows]))
-    return True

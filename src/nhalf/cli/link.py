@@ -7,7 +7,7 @@ import re
 import click
 
 from nhalf import units
-from nhalf.cli import flags, output
+from nhalf.cli import forms, output
 from nhalf.decide.ladder import ladder
 from nhalf.errors import InputError
 from nhalf.loading.links import link as read_link
@@ -30,8 +30,8 @@ class _Link(click.Command):
 @click.command(cls=_Link)
 @click.argument("link_or_latency", nargs=-1, metavar="LATENCY BANDWIDTH | NAME", required=True)
 @click.option("--size", "sizes", multiple=True, metavar="SIZE", help="A message size such as 16KiB; may be repeated.")
-@flags.formats
-def link(link_or_latency: tuple[str, ...], sizes: tuple[str, ...], **form: bool) -> None:
+@forms.option
+def link(link_or_latency: tuple[str, ...], sizes: tuple[str, ...]) -> None:
     """Say what a message costs: t(n) = alpha + n / beta, its regime, n_1/2 and a ladder of sizes."""
     if len(link_or_latency) > _TWO:
         raise InputError("too many arguments", where="nhalf link", allowed="LATENCY BANDWIDTH, or one catalogue name")
@@ -40,7 +40,7 @@ def link(link_or_latency: tuple[str, ...], sizes: tuple[str, ...], **form: bool)
     points = ladder(found, asked)
     name = " ".join(link_or_latency)
     shown = [point for point in points if point.asked] or points
-    if flags.write(lambda: report.document(name, found, shown, origins), "points", form):
+    if forms.write(lambda: report.document(name, found, shown, origins), "points"):
         return
     canvas = output.canvas()
     report.write(name, found, points, origins, canvas)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from nhalf.cli import flags, output
+from nhalf.cli import forms, output
 from nhalf.decide import lint as rules
 from nhalf.errors import WeakEvidenceError
 from nhalf.loading import scaling
@@ -16,8 +15,8 @@ from nhalf.report import lint as report
 
 @click.command()
 @click.argument("curve")
-@flags.formats
-def lint(curve: str, **given: Any) -> None:  # noqa: ANN401  click's flags
+@forms.option
+def lint(curve: str) -> None:
     """Say what is wrong with a scaling curve in a CSV file: batches, engines or modes that were mixed, its limits.
 
     Columns: devices (or gpus, tp), batch (or concurrency), step_s (tpot_s, tpot_ms, itl_ms) or tokens_per_s, and any
@@ -25,7 +24,7 @@ def lint(curve: str, **given: Any) -> None:  # noqa: ANN401  click's flags
     """
     points = scaling.read(Path(curve))
     findings = rules.lint(points, scaling.known(points))
-    if not flags.write(report.document(points, findings), "findings", given):
+    if not forms.write(lambda: report.document(points, findings), "findings"):
         canvas = output.canvas()
         report.write(points, findings, canvas, file=curve)
         output.write(canvas.text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from nhalf.cli import output
+from nhalf.cli import forms, output
 from nhalf.errors import InputError, NhalfError
 from nhalf.evidence.probe.asked import Asked, requested
 from nhalf.loading.collective import parse_sizes
@@ -54,8 +54,8 @@ _PARTIAL = "nhalf-measure.partial.json"
 @click.option("--seed", default="1", show_default=True, metavar="N", help="Of the random order.")
 @click.option("--launches", default="1", show_default=True, metavar="N", help="Start the ranks anew N times.")
 @click.option("-o", "--output", "file", metavar="FILE", help="Save every sample, for nhalf fit.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
-def measure(listen: bool, file: str | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401  click's values
+@forms.option
+def measure(listen: bool, file: str | None, **given: Any) -> None:  # noqa: ANN401  click's values
     """Measure latency and bandwidth between processes, and print the fit.
 
     Without flags: messages between two processes of this machine, over TCP, Unix sockets and shared memory.
@@ -79,7 +79,7 @@ def measure(listen: bool, file: str | None, as_json: bool, **given: Any) -> None
         return  # rank 0 says it
     if target is not None:
         record.save(target)
-    _answer(record, request, file or "", as_json=as_json)
+    _answer(record, request, file or "")
 
 
 def _command() -> str:
@@ -141,7 +141,7 @@ def _rescue(target: Path | None, progress: _Progress) -> Callable[[Record, BaseE
     return save
 
 
-def _answer(record: Record, request: Request, file: str, *, as_json: bool) -> None:
+def _answer(record: Record, request: Request, file: str) -> None:
     from nhalf.evidence.fit import fit
     from nhalf.evidence.probe.extras import of_run
     from nhalf.evidence.readers.nhalf_run import tables_of
@@ -151,8 +151,7 @@ def _answer(record: Record, request: Request, file: str, *, as_json: bool) -> No
     tables = [table for table in tables_of({**run, "doubts": []}, file) if table.rows and "fuse" not in table.label]
     found = None if request.pairs or not tables else fit(tables)
     answer = report.Answer(fit=found, run=run, extras=of_run(run, pairs=request.pairs), file=file)
-    if as_json:
-        output.write_json(report.document(answer))
+    if forms.write(lambda: report.document(answer), "fits"):
         return
     canvas = output.canvas()
     report.write(answer, canvas)

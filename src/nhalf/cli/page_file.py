@@ -32,13 +32,23 @@ def is_page(file: str) -> bool:
     return file.lower().endswith((".html", ".svg", ".png"))
 
 
-def _checked(_context: click.Context, _parameter: click.Parameter, files: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse a file that cannot be made before any work is done."""
+def check(files: Sequence[str]) -> None:
+    """Refuse files that cannot be made before any work is done.
+
+    Raises
+    ------
+    InputError
+        One is neither a page nor a figure, or the extra [report] is not installed.
+    """
     if files:
         from nhalf.report import export
 
         for file in files:
             export.check(file)
+
+
+def _checked(_context: click.Context, _parameter: click.Parameter, files: tuple[str, ...]) -> tuple[str, ...]:
+    check(files)
     return files
 
 

@@ -9,23 +9,30 @@ import click
 
 from nhalf import loading, units
 from nhalf.catalog import files
-from nhalf.cli import flags, output
+from nhalf.cli import flags, forms, output, page_file
 from nhalf.decide.candidates import GOALS, Wish
 from nhalf.decide.layouts import name
+from nhalf.decide.nearest import nearest
 from nhalf.decide.search import search
-from nhalf.errors import InputError
+from nhalf.errors import InputError, NoAnswerError
 from nhalf.layout import check
 from nhalf.loading import launch
 from nhalf.loading.degrees import FLAGS, Degrees
 from nhalf.loading.options import Options
 from nhalf.loading.planning import OUTPUT, PROMPT, wish
 from nhalf.report import plan as report
+from nhalf.report import plan_several as several
 from nhalf.report.plan_document import document
+from nhalf.report.plan_words import require_answer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nhalf.decide.search import Plan
-    from nhalf.loading import Default, Loaded, Request
+    from nhalf.loading import Default, Request
     from nhalf.loading.launch import Launched
+    from nhalf.report.page import Page
+    from nhalf.report.plan_several import Named
     from nhalf.scenario import Scenario
 
 MOST = 4096
@@ -37,20 +44,21 @@ _FIELDS = {
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("--on", "systems", metavar="SYSTEM", help="A system of the catalogue.")
+@click.option("--on", "systems", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue, side by side.")
 @click.option("--gpus", metavar="N", help="Devices to use, all of them.  [default: a node]")
 @click.option("--tpot", metavar="TIME", help="The longest time per token: 20ms.")
 @click.option("--ttft", metavar="TIME", help="The longest time to the first token: 1s.")
 @click.option("--goal", metavar="|".join(GOALS), default=GOALS[0], show_default=True, help="What to have most of.")
-@click.option("--price", metavar="$", help="Dollars for each GPU and hour: '$2.5'.")
+@click.option("--price", metavar="$[,$]", help="Dollars for each GPU and hour: '$2.5'; one for each system of --on.")
 @click.option("--launch", "line", metavar="LINE", help="A launch line of vllm, sglang or trtllm to judge.")
 @click.option("--batch", metavar="LIST", help="Batches of a replica to look at.  [default: all that fit]")
 @click.option("--pools", is_flag=True, help="Look at prefill and decode on devices of their own, too.")
 @click.option("--all", "every", is_flag=True, help="With --json, --csv or --md: every layout at every batch.")
 @flags.layout
 @flags.workload
-@flags.formats
-def plan(model: str | None, systems: str | None, gpus: str | None, **given: Any) -> None:  # noqa: ANN401  click's flags
+@page_file.option
+@forms.option
+def plan(model: str | None, systems: str | None, pages: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's
     """Choose the layout to serve MODEL on so many devices: every legal one at every batch that fits, ranked.
 
     MODEL is a name, a config.json, a scenario.toml, or a launch line to judge. A degree (--tp 4,8) narrows the search.
@@ -59,43 +67,115 @@ def plan(model: str | None, systems: str | None, gpus: str | None, **given: Any)
     if model is not None and launch.is_launch_line(model):
         given["line"], model = model, None
     launched = launch.read(given["line"]) if given["line"] is not None else None
-    loaded, request, defaults = _loaded(model, systems, given, launched)
+    request, defaults = _request(model, systems, given, launched)
+    prices = _prices(given["price"], request.systems)
+    plans = [
+        _planned(replace(request, systems=(system,)), {**given, "price": price}, launched, defaults)
+        for system, price in zip(request.systems, prices, strict=True)
+    ]
+    for warning in dict.fromkeys(warning for _, _, asked in plans for warning in asked.warnings):
+        output.warn(warning)
+    if any(found.candidates for _, found, _ in plans):
+        _write(plans, given)
+        page_file.write(pages, lambda: _page(plans))
+    _require_answer(plans)
+
+
+def _write(plans: Sequence[Named], given: dict[str, Any]) -> None:
+    """Write the answer in the form that was asked for."""
+    (_, found, asked), every = plans[0], given["every"]
+    alone = len(plans) == 1
+
+    def made() -> dict[str, Any]:
+        return document(found, asked, every=every) if alone else several.document(plans, every=every)
+
+    if forms.write(made, "rows"):
+        return
+    canvas = output.canvas()
+    if alone:
+        report.write(found, asked, canvas)
+    else:
+        several.write(plans, canvas)
+    output.write(canvas.text)
+
+
+def _page(plans: Sequence[Named]) -> Page:
+    """Return the page of the plans; its module is loaded only when one is asked for."""
+    from nhalf.report.plan_page import page
+
+    return page([(found, asked) for _, found, asked in plans], several.comparison(plans) if len(plans) > 1 else "")
+
+
+def _require_answer(plans: Sequence[Named]) -> None:
+    """Refuse plans none of which has an answer, with the nearest feasible point of each.
+
+    Raises
+    ------
+    InputError
+        There is no layout to look at.
+    NoAnswerError
+        No layout fits, or none holds the limits.
+    """
+    if any(found.chosen is not None for _, found, _ in plans):
+        return
+    refusals = []
+    for system, found, asked in plans:
+        try:
+            require_answer(found, system, asked.suggestion())
+        except NoAnswerError as error:
+            refusals.append(error)
+    if len(refusals) == 1:
+        raise refusals[0]
+    raise NoAnswerError("; ".join(str(refusal).rstrip(".") for refusal in refusals), where="nhalf plan")
+
+
+def _planned(request: Request, given: dict[str, Any], launched: Launched | None, defaults: Sequence[Default]) -> Named:
+    """Return the plan of one system, with what it was asked for."""
+    loaded = loading.scenarios(request)
     base = loaded.scenarios[0]
     launched = None if launched is None else _dense(launched, base)
-    count = _count(gpus, base, launched)
+    count = _count(given["gpus"], base, launched)
     wanted = _wish(given)
     judged = None
     if launched is not None:
         check(launched.layout, base.transformer, base.system.fabric)
         judged = (replace(launched.layout, replicas=count // launched.layout.devices), launched.batch)
     found = search(base, count, wanted, judged)
-    warnings = [*loaded.warnings, *(f"--launch: {note}" for note in (launched.notes if launched else ()))]
-    for warning in warnings:
-        output.warn(warning)
     asked = report.Asked(
-        defaults=defaults, warnings=warnings, launched=launched, served_model=_served(base.transformer.name, request),
+        defaults=[*defaults, *loaded.defaults],
+        warnings=[*loaded.warnings, *(f"--launch: {note}" for note in (launched.notes if launched else ()))],
+        launched=launched,
+        served_model=_served(base.transformer.name, request),
         next_command=_next(found, request),
-    )  # fmt: skip
-    if found.candidates:
-        _write(found, asked, given)
-    report.require_answer(found, base.system.name, _suggestion(base, count, wanted))
+        suggestion=lambda: _suggestion(base, count, wanted),
+    )
+    return base.system.name, found, asked
 
 
-def _write(found: Plan, asked: report.Asked, given: dict[str, Any]) -> None:
-    """Write the answer in the form that was asked for."""
-    plain = not any(given[name] for name in ("as_json", "as_csv", "as_markdown"))
-    if not plain:
-        flags.write(document(found, asked, every=given["every"]), "rows", given)
-        return
-    canvas = output.canvas()
-    report.write(found, asked, canvas)
-    output.write(canvas.text)
+def _prices(text: str | None, systems: Sequence[str]) -> list[str | None]:
+    """Return the price of a GPU and hour on each system: the same for all, or one for each.
+
+    Raises
+    ------
+    InputError
+        There are more prices than one, and not one for each system.
+    """
+    if text is None:
+        return [None] * len(systems)
+    found = [part.strip() for part in text.split(",")]
+    if len(found) == 1:
+        return [found[0]] * len(systems)
+    if len(found) != len(systems):
+        raise InputError(
+            f"{len(found)} prices for {len(systems)} systems", where="--price", allowed="one, or one for each of --on"
+        )
+    return list(found)
 
 
-def _loaded(
+def _request(
     model: str | None, systems: str | None, given: dict[str, Any], launched: Launched | None
-) -> tuple[Loaded, Request, list[Default]]:
-    """Return the scenario of one request; where a launch line says more than the flags, it is believed."""
+) -> tuple[Request, list[Default]]:
+    """Return the request for one scenario of each system; what a launch line says and the flags do not, is believed."""
     named = model or (launched.model if launched else None)
     if named is None:
         raise InputError("the model is missing", where="MODEL", do="name one, or a launch line that does")
@@ -104,8 +184,6 @@ def _loaded(
     request = flags.request(named, own, systems=systems)
     if given["skew"] is not None:
         request = replace(request, changes={**request.changes, "workload.routing_skew": str(given["skew"])})
-    if len(request.systems) > 1:
-        raise InputError("a plan is for one system", where="--on", allowed="one", do="plan each, and compare")
     told: dict[str, Any] = {}
     if launched is not None:
         told = {"engine": launched.engine, "weights": launched.weights, "kv": launched.kv}
@@ -122,8 +200,7 @@ def _loaded(
                 flag="--tpot", value="(none)", reason="large batches win; state it for people who read along"
             )
         )
-    loaded = loading.scenarios(request)
-    return loaded, request, [*defaults, *loaded.defaults]
+    return request, defaults
 
 
 def _dense(launched: Launched, base: Scenario) -> Launched:
@@ -185,11 +262,10 @@ def _suggestion(base: Scenario, gpus: int, wanted: Wish) -> str:
     """Return what would make a plan that has no answer feasible: how many devices hold the model."""
     if search(base, gpus, replace(wanted, batches=None)).candidates:
         return "lower --batch"
-    for more in (gpus * 2**power for power in range(1, 8)):
-        found = search(base, more, Wish(goal="latency"))
-        if found.rows:
-            row = min(found.rows, key=lambda each: each.layout.devices)
-            return f"the nearest that fits is {name(row.layout)} on {more} devices; or quantise with --weights"
+    found = nearest(base, 2 * gpus)
+    if found is not None:
+        row, count = found
+        return f"the nearest that fits is {name(row.layout)} on {count} devices; or quantise with --weights"
     return "quantise with --weights, shorten --isl, or take devices with more memory"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nhalf.cli import output
+from nhalf.cli import forms, output
 from nhalf.loading.case_options import options
 from nhalf.loading.files import write_text
 from nhalf.report import predict as report
@@ -19,8 +19,8 @@ from nhalf.report import predict as report
 @click.option("--on", "system", metavar="SYSTEM", help="Where the table does not say.")
 @click.option("--model", metavar="MODEL", help="Where the table does not say.")
 @click.option("--engine", metavar="NAME", help="Where the table does not say.  [default: vllm]")
-@click.option("--json", "as_json", is_flag=True, help="Print a document instead of a page.")
-def predict(cases: str, target: str | None, stack: str | None, as_json: bool, **defaults: str | None) -> None:
+@forms.option
+def predict(cases: str, target: str | None, stack: str | None, **defaults: str | None) -> None:
     """Predict every row of CASES.csv: time per token with its 80 % band, a range for the first token, what binds.
 
     Columns: model, system, engine, weight_dtype, moe_dtype, kv_dtype, isl, osl, concurrency, tp, pp, attention_dp,
@@ -33,15 +33,15 @@ def predict(cases: str, target: str | None, stack: str | None, as_json: bool, **
 
     chosen = options(stack, defaults)
     found = predictions(load(read_table(Path(cases)), chosen.options), chosen.bands)
-    if not target or as_json:  # no page that says it
+    if not target or forms.asked():  # no page that says it
         for each in assumptions(found.cases):
             if each.unusual:
                 output.warn(each.text)
     if target:
         write_text(Path(target), report.table(found))
-    if as_json:
-        output.write_json(report.document(found))
-    elif target:
+    if forms.write(lambda: report.document(found), "rows"):
+        return
+    if target:
         canvas = output.canvas()
         report.write(found, canvas, output=target)
         output.write(canvas.text)

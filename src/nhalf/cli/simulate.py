@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from nhalf import units
-from nhalf.cli import output
+from nhalf.cli import completing, forms, output
 from nhalf.errors import InputError
 
 
@@ -26,8 +26,8 @@ class _Operations(click.Group):
         if cmd_name == "decode":
             from nhalf.cli.simulate_decode import decode
 
-            return decode
-        return collective
+            return completing.prepare(decode)
+        return completing.prepare(collective)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -36,7 +36,7 @@ class _Operations(click.Group):
         word = args[0]
         if word in ("decode", "collective"):
             return word, self.get_command(ctx, word), args[1:]
-        return word, collective, args
+        return word, self.get_command(ctx, word), args
 
 
 @click.group(cls=_Operations, invoke_without_command=True, no_args_is_help=False)
@@ -88,8 +88,8 @@ def simulate(context: click.Context) -> None:
 @click.option("--seed", metavar="N", help="Seed of the draws.  [default: 1]")
 @click.option("--routing", metavar="S", help="Skew of expert routing: rank d draws (d + 1)^-S.")
 @click.option("--timeline", metavar="FILE", help="Write a Chrome trace, which Perfetto opens.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
-def collective(op: str, as_json: bool, timeline: str | None, **flags: Any) -> None:  # noqa: ANN401  click's values
+@forms.option
+def collective(op: str, timeline: str | None, **flags: Any) -> None:  # noqa: ANN401  click's values
     """Simulate a collective, or a schedule of your own, message by message."""
     from nhalf.cli.simulate_runs import Session
 
@@ -101,9 +101,9 @@ def collective(op: str, as_json: bool, timeline: str | None, **flags: Any) -> No
                 where="--timeline",
                 do="leave out --skew",
             )
-        session.show_draws(as_json=as_json)
+        session.show_draws()
         return
-    session.show(as_json=as_json, timeline=Path(timeline) if timeline else None)
+    session.show(timeline=Path(timeline) if timeline else None)
 
 
 def count(flags: dict[str, Any], name: str, default: int) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading, units
-from nhalf.cli import output
+from nhalf.cli import forms, output
 from nhalf.cli.simulate import count, needed
 from nhalf.decide import pacing
 from nhalf.report import simulate_decode as report
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 @click.option("--jitter", metavar="TIME", help="Jitter of every rank's work between two collectives, on average.")
 @click.option("--algorithm", metavar="NAME", help="All-reduce.  [default: one-shot, hierarchical across nodes]")
 @click.option("--seed", metavar="N", help="Seed of what is random.  [default: 1]")
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
-def decode(model: str, as_json: bool, **flags: Any) -> None:  # noqa: ANN401  click's values
+@forms.option
+def decode(model: str, **flags: Any) -> None:  # noqa: ANN401  click's values
     """Simulate MODEL decoding while a device is throttled, jitters or has a flapping link."""
     made, tokens, seed, jitter, found = _read(model, flags)
     paces = [pacing.pace(made, (), tokens=tokens, seed=seed, jitter_s=jitter)]
@@ -50,8 +50,7 @@ def decode(model: str, as_json: bool, **flags: Any) -> None:  # noqa: ANN401  cl
         one = pacing.pace(made, group, tokens=tokens, seed=seed, jitter_s=jitter)
         helps = pacing.remedies(made, group, tokens=tokens, seed=seed, jitter_s=jitter)
         paces.append(replace(one, remedies=helps))
-    if as_json:
-        output.write_json(report.document(made, paces, tokens=tokens))
+    if forms.write(lambda: report.document(made, paces, tokens=tokens), "runs"):
         return
     canvas = output.canvas()
     report.write(made, paces, canvas, tokens=tokens, next_command=_next(model, flags))

@@ -12,7 +12,7 @@ import click
 
 from nhalf import units
 from nhalf.catalog import store
-from nhalf.cli import output
+from nhalf.cli import forms, output
 from nhalf.cli.simulate import count, needed
 from nhalf.decide.agreement import Outcome, outcome, shape_for
 from nhalf.decide.skewed import spread
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from nhalf.breakdown import Array
+    from nhalf.decide.skewed import Spread
     from nhalf.simulate.engine import Run
     from nhalf.simulate.program import Program
     from nhalf.simulate.straggler import Skew
@@ -77,7 +78,7 @@ class Session:
             flags=flags,
         )
 
-    def show(self, *, as_json: bool, timeline: Path | None) -> None:
+    def show(self, *, timeline: Path | None) -> None:
         """Run every program and print the answer; what an interrupt leaves is labelled."""
         outcomes: list[Outcome] = []
         interrupted = ""
@@ -90,7 +91,7 @@ class Session:
                     break
             outcomes.append(outcome(played, self.machine))
         if outcomes:
-            self._print(outcomes, as_json=as_json, partial=interrupted)
+            self._print(outcomes, partial=interrupted)
         if timeline is not None and outcomes:
             write_text(timeline, json.dumps(make_timeline([one.run for one in outcomes])))
             click.echo(f"wrote {timeline}: open it in Perfetto (ui.perfetto.dev) or chrome://tracing", err=True)
@@ -102,20 +103,19 @@ class Session:
             output.warn(f"partial: {interrupted}; {shown} of {len(self.programs)} algorithms are shown")
             raise click.Abort
 
-    def _print(self, outcomes: list[Outcome], *, as_json: bool, partial: str) -> None:
-        if as_json:
-            output.write_json(report.document(outcomes, where=self.words, partial=partial))
+    def _print(self, outcomes: list[Outcome], *, partial: str) -> None:
+        if forms.write(lambda: report.document(outcomes, where=self.words, partial=partial), "runs"):
             return
         canvas = output.canvas()
         report.write(outcomes, canvas, where=self.words, next_command=self._next())
         output.write(canvas.text)
 
-    def show_draws(self, *, as_json: bool) -> None:
+    def show_draws(self) -> None:
         """Run every program over many draws of its ranks' start times, and print how the times spread."""
         if self.skew is None:
             raise InputError("--draws is given without --skew", where="--skew", do="add --skew exponential:10us")
         outcomes: list[Outcome] = []
-        spreads = []
+        spreads: list[Spread] = []
         interrupted = ""
         for program in self.programs:
             starts = self.skew.draw(program.ranks, self.draws, self.seed)
@@ -130,19 +130,20 @@ class Session:
                     break
             outcomes.append(outcome(base, self.machine))
             spreads.append(spread(played, base, self.skew))
-        if as_json and outcomes:
-            output.write_json(
-                report.spreads_document(spreads, outcomes, where=self.words, skew=self.skew.text, partial=interrupted)
-            )
-        elif outcomes:
-            canvas = output.canvas()
-            program = self.programs[0]
-            task = f"{program.op} of {units.format_size(program.size_bytes)} on {program.ranks} ranks, {self.words}"
-            report.write_spreads(
-                spreads, canvas, ranks=program.ranks, task=task, skew=self.skew.text, next_command=self._next()
-            )
-            output.write(canvas.text)
+        if outcomes:
+            self._print_spreads(spreads, outcomes, skew=self.skew.text, partial=interrupted)
         self._leave_if(interrupted, len(outcomes))
+
+    def _print_spreads(self, spreads: list[Spread], outcomes: list[Outcome], *, skew: str, partial: str) -> None:
+        if forms.write(
+            lambda: report.spreads_document(spreads, outcomes, where=self.words, skew=skew, partial=partial), _spreads
+        ):
+            return
+        canvas = output.canvas()
+        program = self.programs[0]
+        task = f"{program.op} of {units.format_size(program.size_bytes)} on {program.ranks} ranks, {self.words}"
+        report.write_spreads(spreads, canvas, ranks=program.ranks, task=task, skew=skew, next_command=self._next())
+        output.write(canvas.text)
 
     def _drawn(self, program: Program, starts: Array, progress: _Progress) -> Run:
         """Return the run of many draws."""
@@ -157,6 +158,11 @@ class Session:
             every = "" if self.flags["algorithm"] else "--algorithm all, or "
             return f"add {every}--ports fair for ports that all messages share"
         return "add --timeline out.json and open it in Perfetto, or --ports fair for shared links"
+
+
+def _spreads(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs of a document of draws as rows, each with its draws beside it."""
+    return [{**run, **run["draws"]} for run in document["runs"]]
 
 
 def _machine(ranks: int, flags: dict[str, Any]) -> Machine:

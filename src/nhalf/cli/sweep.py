@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nhalf.cli import flags, output
+from nhalf.cli import flags, forms, output, page_file
 from nhalf.decide import farm
 from nhalf.decide.grid import TASK_POINTS, Tally
 from nhalf.errors import InputError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nhalf.decide.grid import Grid
+    from nhalf.report.page import Page
 
 _EVERY_S = 10.0
 
@@ -30,46 +31,79 @@ _EVERY_S = 10.0
 @click.option("--on", "systems", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue.")
 @click.option("--axis", "texts", multiple=True, metavar="NAME=VALUES", help="One axis; repeat it. Batch and tp too.")
 @click.option("--batch", metavar="LIST", help="Sequences that decode together.  [default: 1]")
-@click.option("-o", "--output", "file", metavar="FILE", help="A .csv, .json or .parquet file; - for CSV on the output.")
+@click.option(
+    "-o",
+    "--output",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="A .csv, .json or .parquet file, - for CSV on the output, a page (report.html) or a figure (.svg, .png).",
+)
 @click.option("--workers", metavar="N", type=click.IntRange(min=1), default=1, help="Processes of this machine.")
 @click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler: tcp://host:8786.")
 @click.option("--task-points", metavar="N", type=click.IntRange(min=1), default=TASK_POINTS, help="Points of one task.")
 @flags.layout
 @flags.workload
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def sweep(model: str, systems: str | None, texts: tuple[str, ...], file: str | None, **given: Any) -> None:  # noqa: ANN401
+@forms.option
+def sweep(model: str, systems: str | None, texts: tuple[str, ...], files: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
     """Predict every combination of the axes of MODEL: a name, a config.json, or a scenario.toml.
 
     An axis is tp, pp, ep, attention-dp, cp, batch, context, isl, osl, system, engine, library, mode, weights, kv, or
     the path of any input: --axis batch=1:512:x2 --axis system.fabric.inter_node.latency_s=1us:50us. A point that is not
     legal keeps its row, with the reason.
     """
-    if file is None:
-        raise InputError("there is no file to write to", where="-o", do="add -o sweep.csv (.json, .parquet), or -o -")
+    pages, file = _files(files)
     if given["cluster"] and given["workers"] > 1:
         raise InputError("both are given", where="--workers and --cluster", allowed="one of them")
     loaded = axes.grid(flags.request(model, given, systems=systems, batches=given["batch"]), texts)
     for warning in loaded.warnings:
         output.warn(warning)
     grid, tally = loaded.grid, Tally()
-    written = _Standard() if file == "-" else sweep_file.writer(Path(file))
+    written = _Standard() if file == "-" else sweep_file.writer(Path(file)) if file else _Nothing()
     progress = _Progress(grid.points)
     try:
         for task, answers in _answers(grid, given):
             tally.add(grid, task, answers)
-            written.write(report.columns(grid, task, answers))
+            if file:
+                written.write(report.columns(grid, task, answers))
             progress.at(tally.points)
     except BaseException:
         written.abandon()
         raise
     written.close()
     progress.end()
-    if given["as_json"]:
-        output.write_json(report.document(grid, tally, file))
+    if forms.write(lambda: report.document(grid, tally, file), "best_by_first_axis"):
+        pass
     elif file != "-":
         canvas = output.canvas()
         report.write(grid, tally, loaded.defaults, canvas, file=file)
         output.write(canvas.text)
+    page_file.write(pages, lambda: _page(loaded, tally))
+
+
+def _files(files: tuple[str, ...]) -> tuple[list[str], str]:
+    """Return the pages that are asked for, and the file of the table, empty where only pages are.
+
+    Raises
+    ------
+    InputError
+        There is no file, or more than one table.
+    """
+    pages = [file for file in files if page_file.is_page(file)]
+    tables = [file for file in files if file not in pages]
+    if not files:
+        raise InputError("there is no file to write to", where="-o", do="add -o sweep.csv (.json, .parquet), or -o -")
+    if len(tables) > 1:
+        raise InputError("a sweep is written to one table", where="-o", allowed="one table, and pages beside it")
+    page_file.check(pages)
+    return pages, tables[0] if tables else ""
+
+
+def _page(loaded: axes.Loaded, tally: Tally) -> Page:
+    """Return the page of a sweep; its module is loaded only when one is asked for."""
+    from nhalf.report.sweep_page import page
+
+    return page(loaded.grid, tally, loaded.defaults, warnings=loaded.warnings)
 
 
 def _answers(grid: Grid, given: dict[str, Any]) -> Iterator[farm.Answered]:
@@ -78,6 +112,18 @@ def _answers(grid: Grid, given: dict[str, Any]) -> Iterator[farm.Answered]:
     if given["cluster"]:
         return farm.cluster(grid, tasks, given["cluster"])
     return farm.here(grid, tasks) if given["workers"] == 1 else farm.processes(grid, tasks, given["workers"])
+
+
+class _Nothing:
+    """No table: only pages were asked for."""
+
+    def write(self, columns: dict[str, Any]) -> None:
+        """Write nothing."""
+
+    def close(self) -> None:
+        """Close nothing."""
+
+    abandon = close
 
 
 class _Standard:

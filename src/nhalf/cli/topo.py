@@ -10,7 +10,7 @@ import click
 
 from nhalf.catalog import store
 from nhalf.catalog.topology import GENERATIONS, machine
-from nhalf.cli import output
+from nhalf.cli import forms, output
 from nhalf.errors import InputError
 from nhalf.evidence.readers.topo import read
 from nhalf.loading.files import read_text, write_text
@@ -24,8 +24,8 @@ from nhalf.report import topo as report
     "--pcie", type=int, metavar="N", help=f"Generation of the slots: {', '.join(map(str, GENERATIONS))}.  [assumed]"
 )
 @click.option("--save", metavar="FILE", help="Write the machine as a system like SYSTEM, for NHALF_CATALOG.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
-def topo(source: str, system: str | None, pcie: int | None, save: str | None, as_json: bool) -> None:
+@forms.option
+def topo(source: str, system: str | None, pcie: int | None, save: str | None) -> None:
     """Read `nvidia-smi topo -m` from SOURCE (a file, or - for standard input) into links.
 
     Each cell becomes a link under nvidia-smi's letters, and the weakest edge of the ring of GPUs is named.
@@ -40,8 +40,7 @@ def topo(source: str, system: str | None, pcie: int | None, save: str | None, as
         like = store.find("system", system, where="--on")
         write_text(Path(save), report.catalogue(found, name=name, like=like))
         click.echo(f"{save} holds the system {name}: NHALF_CATALOG={save} nhalf decode MODEL --on {name}", err=True)
-    if as_json:
-        output.write_json(report.document(found))
+    if forms.write(lambda: report.document(found), "links"):
         return
     canvas = output.canvas()
     report.write(found, canvas)

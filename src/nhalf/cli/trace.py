@@ -13,7 +13,7 @@ import click
 from nhalf import units
 from nhalf.catalog import build, reading, store
 from nhalf.catalog import files as catalogue
-from nhalf.cli import output
+from nhalf.cli import forms, output
 from nhalf.collective import Op
 from nhalf.decide.observed import fit_of
 from nhalf.errors import InputError, WeakEvidenceError
@@ -45,7 +45,7 @@ _TWO = 2
 @click.option("-o", "--output", "outputs", multiple=True, metavar="FILE",
               help="Also write: .json wait tracks for Perfetto, .html a page; may be repeated.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(min=1), help="Files read at once.  [default: all cores]")
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
+@forms.option
 def trace(  # noqa: PLR0917  one parameter per option
     files: tuple[str, ...],
     links: str | None,
@@ -56,7 +56,6 @@ def trace(  # noqa: PLR0917  one parameter per option
     diff: tuple[str, str] | None,
     outputs: tuple[str, ...],
     workers: int | None,
-    as_json: bool,
 ) -> None:
     """Say what communication cost in FILES: the traces of one or more ranks of one run, a folder, or a pattern.
 
@@ -78,13 +77,11 @@ def trace(  # noqa: PLR0917  one parameter per option
     if diff and outputs:
         raise InputError("a comparison writes no file", where="-o", do="leave -o out, or --diff")
     if diff:
-        _compare(diff, options, as_json=as_json)
+        _compare(diff, options)
         return
     result = _studied(list(files), options)
     fit = fit_of(result)
-    if as_json:
-        output.write_json(document(result, fit))
-    else:
+    if not forms.write(lambda: document(result, fit), "collectives"):
         canvas = output.canvas()
         after = _next(files, result, links=bool(links), batch=bool(batch), outputs=outputs)
         report.write(result, canvas, next_command=after, fit=fit)
@@ -92,12 +89,10 @@ def trace(  # noqa: PLR0917  one parameter per option
     _write(result, outputs)
 
 
-def _compare(runs: tuple[str, str], options: Options, *, as_json: bool) -> None:
+def _compare(runs: tuple[str, str], options: Options) -> None:
     """Write how two runs differ."""
     found = difference(*(_studied([run], options) for run in runs))
-    if as_json:
-        output.write_json(difference_document(found))
-    else:
+    if not forms.write(lambda: difference_document(found), "changes"):
         canvas = output.canvas()
         report.write_difference(found, canvas)
         output.write(canvas.text)

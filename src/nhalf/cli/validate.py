@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from nhalf.cli import output
+from nhalf.cli import forms, output
 from nhalf.errors import InputError
 from nhalf.loading.case_options import options
 from nhalf.report import validate as report
@@ -22,9 +22,9 @@ from nhalf.report import validate as report
 @click.option("--model", metavar="MODEL", help="Where the table does not say.")
 @click.option("--engine", metavar="NAME", help="Where the table does not say.  [default: vllm]")
 @click.option("--skip-doubtful", is_flag=True, help="Leave out rows that the checks find doubtful.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document of the contract.")
+@forms.option
 def validate(
-    cases: str | None, builtin: bool, gates: tuple[str, ...], stack: str | None, skip_doubtful: bool, as_json: bool,
+    cases: str | None, builtin: bool, gates: tuple[str, ...], stack: str | None, skip_doubtful: bool,
     **defaults: str | None,
 ) -> None:  # fmt: skip
     """Compare predictions with the column tpot_s of CASES.csv: error, bias and coverage by system, engine and model.
@@ -67,9 +67,7 @@ def validate(
     else:
         predicted = predictions(loaded, chosen.bands)
     found = compare(predicted, times, scored)
-    if as_json:
-        output.write_json(report.document(found, doubts))
-    else:
+    if not forms.write(lambda: report.document(found, doubts), "groups"):
         canvas = output.canvas()
         report.write(found, doubts, canvas, path=cases or "bench.csv")
         output.write(canvas.text)

@@ -6,19 +6,20 @@ from typing import Any
 
 import click
 
-from nhalf.cli import flags
+from nhalf.cli import flags, forms, page_file
 from nhalf.cli.buy import BATCHES, answer
 
 
 @click.command()
 @click.argument("model")
-@click.option("--on", "systems", metavar="SYSTEM", help="A system of the catalogue.")
+@click.option("--on", "systems", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue.")
 @click.option("--option", "texts", multiple=True, metavar="KEY=VALUE", help="One change; repeat it.")
 @click.option("--batch", metavar="LIST", help=f"Sequences that decode together.  [default: {BATCHES}]")
 @click.option("--mix", metavar="BATCH=SHARE,..", help="How steps divide over batches: 1=60,16=30,128=10.")
 @flags.layout
 @flags.workload
-@flags.formats
+@page_file.option
+@forms.option
 def whatif(model: str, systems: str | None, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's flags
     """Say what each change would save on MODEL, whether the model can tell, and at which batch that flips.
 

@@ -56,7 +56,8 @@ class Wish:
 class Candidate:
     """One layout with every batch that fits: arrays of shape (n,), times in [s]; `marginal` where memory may not do.
 
-    `alike` are the degrees of expert parallelism that the prediction does not tell apart, the layout's own among them.
+    `alike` are the degrees of expert parallelism that the prediction does not tell apart, the layout's own among them;
+    `unserved` is the step without prompts, where it was made on the way to that with them.
     """
 
     scenario: Scenario
@@ -65,13 +66,16 @@ class Candidate:
     marginal: NDArray[np.bool_]
     step: Term
     alike: tuple[int, ...]
+    unserved: Term | None = None
 
     @cached_property
     def decode_s(self) -> Array:
         """Return the time per token [s] at every batch when prompts are prefilled elsewhere."""
-        workload = replace(self.scenario.workload, batch=self.batches, prompt_tokens=0.0, output_tokens=0.0)
-        step = decode(replace(self.scenario, workload=workload)).value
-        times: Array = np.broadcast_to(np.asarray(step), self.batches.shape) / workload.accepted_tokens
+        found = self.unserved
+        if found is None:
+            found = decode(_unserved(_at(self.scenario, self.batches)))
+        kept = self.scenario.workload.accepted_tokens
+        times: Array = np.broadcast_to(np.asarray(found.value), self.batches.shape) / kept
         return times
 
     @cached_property
@@ -84,18 +88,24 @@ class Candidate:
             return None
         return _first(self.scenario, self.batches, self.tpot_s)
 
+    @cached_property
+    def owed(self) -> dict[str, Array]:
+        """Return the columns of the step [s] at every batch."""
+        found = columns(self.step)
+        return {name: np.broadcast_to(found.get(name, 0.0), self.batches.shape) for name in COLUMNS}
+
     @property
     def layout(self) -> Layout:
         """Return the layout."""
         return self.scenario.layout
 
-    @property
+    @cached_property
     def per_user(self) -> Array:
         """Return tokens/s of each sequence."""
         rates: Array = 1.0 / self.tpot_s
         return rates
 
-    @property
+    @cached_property
     def per_gpu(self) -> Array:
         """Return tokens/s of each device."""
         rates: Array = self.batches / self.tpot_s / self.layout.devices
@@ -152,9 +162,7 @@ class Choice:
     @property
     def columns(self) -> dict[str, float]:
         """Return the columns of the step [s]."""
-        owed = columns(self.candidate.step)
-        count = len(self.candidate.batches)
-        return {name: float(np.broadcast_to(owed.get(name, 0.0), (count,))[self.place]) for name in COLUMNS}
+        return {name: float(owed[self.place]) for name, owed in self.candidate.owed.items()}
 
     @property
     def binding(self) -> str:
@@ -188,10 +196,17 @@ def evaluate(scenario: Scenario, wish: Wish, alike: tuple[int, ...] = ()) -> Can
     if not np.any(fits):
         return None
     batches, held = asked[fits], held[fits]
-    step = _step(_at(scenario, batches))
+    step, unserved = _step(_at(scenario, batches))
     tpot_s = np.broadcast_to(np.asarray(step.value), batches.shape) / scenario.workload.accepted_tokens
     same = alike or (scenario.layout.expert_parallel,)
-    return Candidate(scenario=scenario, batches=batches, tpot_s=tpot_s, marginal=held > low, step=step, alike=same)
+    return Candidate(
+        scenario=scenario, batches=batches, tpot_s=tpot_s, marginal=held > low, step=step, alike=same, unserved=unserved
+    )  # fmt: skip
+
+
+def _unserved(scenario: Scenario) -> Scenario:
+    """Return a scenario without the prompts of arriving requests."""
+    return replace(scenario, workload=replace(scenario.workload, prompt_tokens=0.0, output_tokens=0.0))
 
 
 def _at(scenario: Scenario, batch: Quantity) -> Scenario:
@@ -215,17 +230,17 @@ def _with_largest(asked: Array, dp: int, *, room: float, each: float) -> Array:
     return np.unique(np.append(asked, count * dp)) if 1 <= count <= EACH[-1] else asked
 
 
-def _step(moved: Scenario) -> Term:
-    """Return the decode step of a scenario whose batches all fit.
+def _step(moved: Scenario) -> tuple[Term, Term | None]:
+    """Return the decode step of a scenario whose batches all fit, and that without prompts, if it was made.
 
     There the cap of the running batch does not bind, so it is spared: the step without prompts, and their part of it.
     """
     workload = moved.workload
     whole = moved.stack.mode == Mode.EAGER or moved.stack.remedies.two_batches
     if whole or not np.any(np.greater(workload.output_tokens, 0)):
-        return decode(moved)
-    alone = replace(moved, workload=replace(workload, prompt_tokens=0.0, output_tokens=0.0))
-    return total("step", *decode(alone).parts, interference(moved))
+        return decode(moved), None
+    alone = decode(_unserved(moved))
+    return total("step", *alone.parts, interference(moved)), alone
 
 
 def _first(scenario: Scenario, batches: Array, tpot_s: Array) -> tuple[Array, Array]:

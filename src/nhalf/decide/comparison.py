@@ -111,10 +111,10 @@ class Row:
 
     @property
     def split(self) -> Split | None:
-        """Return what it costs that TP is split over nodes; None where it is not, and where a node is one device."""
+        """Return what it costs that TP is split over nodes, None where it is not, or where nodes are single devices."""
         fabric = self.scenario.system.fabric
-        across = self.scenario.layout.tensor_group.span(fabric).nodes > 1
-        return split(self.scenario) if across and fabric.devices_per_node > 1 else None
+        divided = self.scenario.layout.tensor_group.span(fabric).nodes > 1 and fabric.devices_per_node > 1
+        return split(self.scenario) if divided else None
 
     @property
     def routed(self) -> dict[str, str]:

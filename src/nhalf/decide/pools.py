@@ -113,20 +113,25 @@ def _pairs(
     candidates: Sequence[Candidate], makers: Sequence[_Maker], wish: Wish, output: float
 ) -> list[tuple[float, _Maker, Candidate, int]]:
     """Return the best pairs of a prefill and a decode layout by tokens/s per device in continuous shares."""
-    found: list[tuple[float, _Maker, Candidate, int]] = []
+    sides: list[tuple[Candidate, int, float]] = []
     for candidate in candidates:
         rates = candidate.batches / candidate.decode_s / candidate.layout.devices
         if wish.tpot_s is not None:
             rates = np.where(candidate.decode_s <= wish.tpot_s, rates, 0.0)
         place = int(np.argmax(rates))
-        decoded = float(rates[place])
-        if decoded <= 0:
-            continue
-        for maker in makers:
-            prompts = maker.rate * output / maker.candidate.layout.devices
-            found.append((1 / (1 / decoded + 1 / prompts), maker, candidate, place))
-    found.sort(key=lambda pair: -pair[0])
-    return found[:_PAIRS]
+        if rates[place] > 0:
+            sides.append((candidate, place, float(rates[place])))
+    if not sides or not makers:
+        return []
+    decoded = np.array([rate for _, _, rate in sides])[:, np.newaxis]
+    prompts = np.array([maker.rate * output / maker.candidate.layout.devices for maker in makers])
+    rate = 1 / (1 / decoded + 1 / prompts)
+    best = np.argsort(-rate, axis=None, kind="stable")[:_PAIRS]
+    pairs = zip(*np.unravel_index(best, rate.shape), strict=True)
+    return [
+        (float(rate[side, maker]), makers[maker], sides[side][0], sides[side][1])
+        for side, maker in ((int(side), int(maker)) for side, maker in pairs)
+    ]
 
 
 def _splits(maker: _Maker, candidate: Candidate, place: int, gpus: int, output: float) -> Iterator[Pools]:

@@ -7,90 +7,26 @@ that most of what is uncertain about either cancels.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nhalf.breakdown import columns
 from nhalf.decide.elasticity import elasticities
+from nhalf.decide.flips import LARGEST_BATCH, Flip, Gains, flips, gains, link_gains, steps, wider_runs
 from nhalf.decide.levers import levers
-from nhalf.decide.regime import BINDING, TIE
+from nhalf.decide.nearest import nearest
+from nhalf.decide.option import Option
+from nhalf.decide.regime import BINDING
 from nhalf.errors import NoAnswerError
-from nhalf.predict.band import DRAWS, LEVEL, draws
-from nhalf.predict.memory import needed, usable_bytes
+from nhalf.predict.band import DRAWS, LEVEL
+from nhalf.predict.memory import memory
 from nhalf.predict.step import COLUMNS, decode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nhalf.breakdown import Array, Quantity
     from nhalf.scenario import Scenario
-
-SAME_STACK: Final = TIE
-"""A gain below 5 % on one machine and engine is noise: a repeated run differs by 9 % in a quarter of cases, and the
-ratios of device counts are predicted within 4 to 6 % (the house's decode-step note)."""
-ANOTHER_STACK: Final = 0.15
-"""The median error of a prediction whose constants were not fitted (the house's decode-step note): two machines,
-engines or libraries do not share what is uncertain about them."""
-LARGEST_BATCH: Final = 1024
-"""Up to this batch, or the largest that is asked for, the advice is looked at for flips."""
-_LASTING: Final = 1.15
-"""An advice that holds for less than 15 % of a batch is a wiggle of a curve, not a flip."""
-
-MoveKind = Literal["value", "delta", "factor"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """What an option does to one input: a new value, something added to it, or a factor; times end at 0."""
-
-    path: str
-    kind: MoveKind
-    amount: float
-
-    def of(self, before: Quantity) -> Quantity:
-        """Return the input after the move."""
-        if self.kind == "value":
-            return self.amount
-        if self.kind == "factor":
-            return before * self.amount
-        after = np.maximum(np.asarray(before) + self.amount, 0.0)
-        return float(after) if after.ndim == 0 else after
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Option:
-    """One thing on the list: scenarios of every layout it may run in, and inputs that it moves.
-
-    `price_per_gpu` [$] is None where none was given; `another` tells whether machine, engine, library or number format
-    is another one, so that the model's errors before and after are not the same error.
-    """
-
-    name: str
-    layouts: tuple[Scenario, ...]
-    moves: tuple[Move, ...] = ()
-    price_per_gpu: float | None = None
-    another: bool = False
-
-    @property
-    def error(self) -> float:
-        """Return the gain [1] below which the model cannot tell."""
-        return ANOTHER_STACK if self.another else SAME_STACK
-
-    def scenario(self, layout: int, batch: Quantity) -> Scenario:
-        """Return the scenario of one of the layouts at a batch, with the moves made."""
-        base = self.layouts[layout]
-        changes = {move.path: move.of(base.value(move.path)) for move in self.moves}
-        return base.having({**changes, "workload.batch": batch})
-
-    def drawn(self, layout: int, batch: float) -> Scenario:
-        """Return the scenario with every uncertain input drawn; a moved one is drawn, then moved."""
-        base = self.layouts[layout].having({"workload.batch": batch})
-        changes: dict[str, Quantity] = dict(draws(base))
-        for move in self.moves:
-            changes[move.path] = move.of(changes.get(move.path, base.value(move.path)))
-        return base.having(changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -163,15 +99,6 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flip:
-    """The batch from which on other advice holds; an empty name stands for: nothing on the list helps."""
-
-    before: str
-    after: str
-    batch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What links owe a step at one batch: the part saved by twice the bandwidth, and by half the latency."""
 
@@ -185,18 +112,27 @@ class Wish:
 class Purchase:
     """Every effect, option by option, and what they say together.
 
-    `wish_flip` is the batch from which a wider link buys more than a quicker one, None where it never does;
+    `curves` are the gains of the options at every batch, `links` those of a wider and of a quicker link.
+    `wider_runs` are the first and last batches of the runs in which a wider link buys more than a quicker one;
     `tornado` is how much the step moves with each input at each batch; `mix` are the shares of steps by batch.
     """
 
     options: tuple[Option, ...]
     batches: tuple[int, ...]
     effects: tuple[Effect, ...]
+    curves: Gains
+    links: Gains
     flips: tuple[Flip, ...]
     wishes: tuple[Wish, ...]
-    wish_flip: int | None
+    wider_runs: tuple[tuple[int, int], ...]
     tornado: Mapping[int, Mapping[str, float]]
     mix: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def wish_flip(self) -> int | None:
+        """Return the batch from which on a wider link buys more than a quicker one, None where none lasts."""
+        last = self.wider_runs[-1] if self.wider_runs else None
+        return last[0] if last is not None and last[1] == self.links.batches[-1] else None
 
     def at(self, batch: int) -> list[Effect]:
         """Return the effects at a batch."""
@@ -236,15 +172,17 @@ def purchase(
         effects += [_effect(option, batch, now, state) for option in options]
     effects.sort(key=lambda effect: options.index(effect.option))
     every = np.arange(1.0, max(LARGEST_BATCH, *asked) + 1)
-    wish_flip = _wish_flip(now, every)
+    curves, links = gains(now, options, every), link_gains(now, every)
     found = {batch: state for batch, state in before.items() if state is not None}
     return Purchase(
         options=tuple(options),
         batches=asked,
         effects=tuple(effects),
-        flips=_flips(now, options, every),
+        curves=curves,
+        links=links,
+        flips=flips(options, curves),
         wishes=tuple(wish for batch, state in found.items() for wish in _wish(batch, state)),
-        wish_flip=wish_flip,
+        wider_runs=wider_runs(links),
         tornado={batch: elasticities(state.scenario) for batch, state in found.items()},
         mix=dict(mix or {}),
     )
@@ -252,30 +190,25 @@ def purchase(
 
 def _does_not_fit(now: Option, batch: int) -> NoAnswerError:
     """Return the refusal of a batch that does not fit before anything is bought."""
-    least = min(float(np.mean(needed(now.scenario(index, float(batch))).value)) for index in range(len(now.layouts)))
+    held = [memory(now.scenario(index, float(batch))) for index in range(len(now.layouts))]
+    least = min(each.needed_bytes for each in held)
+    most = max(int(each.largest_batch) for each in held)
+    base = now.layouts[0]
+    found = nearest(base, max(layout.layout.devices for layout in now.layouts), (batch,))
+    larger = f"the nearest layout that holds it is {found[0].layout.name} on {found[1]} devices" if found else ""
+    smaller = f"the largest batch that fits here is {most}" if most else ""
     return NoAnswerError(
         f"batch {batch} does not fit before anything is bought: it needs {least / 1e9:.1f} GB or more on each device",
-        where=now.layouts[0].system.name,
-        do="raise --tp, lower --batch or --context, or quantise with --weights",
+        where=base.system.name,
+        do="; ".join(part for part in (larger, smaller, "or quantise with --weights") if part),
     )
-
-
-def _steps(option: Option, batches: Array) -> Array:
-    """Return the time per token [s] of every layout (rows) at every batch, infinite where it does not fit."""
-    rows = []
-    for index in range(len(option.layouts)):
-        scenario = option.scenario(index, batches)
-        step = np.broadcast_to(np.asarray(decode(scenario).value), batches.shape)
-        held = np.broadcast_to(np.asarray(needed(scenario).value), batches.shape)
-        rows.append(np.where(held <= usable_bytes(scenario)[1], step / scenario.workload.accepted_tokens, np.inf))
-    return np.stack(rows)
 
 
 def _state(option: Option, batch: int) -> State | None:
     """Return an option's fastest layout that fits at a batch, or None."""
-    steps = _steps(option, np.array([float(batch)]))[:, 0]
-    index = int(np.argmin(steps))
-    if not np.isfinite(steps[index]):
+    found = steps(option, np.array([float(batch)]))[:, 0]
+    index = int(np.argmin(found))
+    if not np.isfinite(found[index]):
         return None
     scenario = option.scenario(index, float(batch))
     step = decode(scenario)
@@ -304,36 +237,6 @@ def _effect(option: Option, batch: int, now: Option, before: State) -> Effect:
                   low=min(float(low), gain), high=max(float(high), gain))  # fmt: skip
 
 
-def _flips(now: Option, options: Sequence[Option], batches: Array) -> tuple[Flip, ...]:
-    """Return the batches at which the best option changes, over every batch that fits."""
-    before = np.min(_steps(now, batches), axis=0)
-    kept = batches[np.isfinite(before)]
-    if not len(kept):
-        return ()
-    before = before[: len(kept)]
-    gains = [1 - np.min(_steps(option, kept), axis=0) / before for option in options]
-    told = np.array([np.where(gain >= option.error, gain, -1.0) for gain, option in zip(gains, options, strict=True)])
-    best = np.where(np.max(told, axis=0) > 0, np.argmax(told, axis=0), -1)
-    runs = _runs(best, kept)
-    names = {-1: "", **{index: option.name for index, option in enumerate(options)}}
-    return tuple(
-        Flip(before=names[first], after=names[second], batch=start) for (first, _), (second, start) in pairwise(runs)
-    )
-
-
-def _runs(best: Array, batches: Array) -> list[tuple[int, int]]:
-    """Return each winner that lasts with the batch at which it begins; short runs count for the one before."""
-    edges = [0, *(np.flatnonzero(np.diff(best)) + 1).tolist(), len(best)]
-    found: list[tuple[int, int]] = []
-    for start, stop in pairwise(edges):
-        winner, first = int(best[start]), int(batches[start])
-        lasts = (float(batches[stop - 1]) + 1) / first >= _LASTING
-        if found and (not lasts or found[-1][0] == winner):
-            continue
-        found.append((winner, first))
-    return found
-
-
 def _wish(batch: int, state: State) -> list[Wish]:
     """Return what a wider and a quicker link would save at a batch; nothing where one device has none."""
     links = [lever for lever in levers(state.scenario) if lever.path.startswith("system.fabric")]
@@ -341,24 +244,3 @@ def _wish(batch: int, state: State) -> list[Wish]:
         return []
     wider, quicker = links
     return [Wish(batch=batch, tier=wider.path.split(".")[2], wider=wider.gain, quicker=quicker.gain)]
-
-
-def _wish_flip(now: Option, batches: Array) -> int | None:
-    """Return the batch from which on twice the bandwidth saves more than half the latency, None if never."""
-    steps = _steps(now, batches)
-    fastest = np.argmin(steps, axis=0)
-    wants = np.zeros(len(batches), dtype=bool)
-    for index, base in enumerate(now.layouts):
-        links = [lever for lever in levers(base.having({"workload.batch": 1.0})) if "system.fabric" in lever.path]
-        if not links:
-            continue
-        scenario = now.scenario(index, batches)
-        wider, quicker = (
-            decode(scenario.having({lever.path: scenario.value(lever.path) * lever.factor})).value for lever in links
-        )
-        wants = np.where(fastest == index, np.broadcast_to(np.less(wider, quicker), wants.shape), wants)
-    wants = wants[np.isfinite(np.min(steps, axis=0))]
-    if not len(wants) or not wants[-1]:
-        return None
-    before = np.flatnonzero(~wants)
-    return int(batches[before[-1] + 1]) if len(before) else int(batches[0])

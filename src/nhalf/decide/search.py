@@ -86,6 +86,7 @@ class Plan:
         layout, scenario = row.layout, row.candidate.scenario
         first = row.ttft_s or (None, None)
         return {
+            "system": scenario.system.name,
             "layout": name(layout),
             "tp": layout.tensor_parallel,
             "pp": layout.pipeline_parallel,

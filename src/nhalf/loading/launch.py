@@ -12,7 +12,7 @@ from nhalf import units
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout
 
-_MARKS: Final = {"vllm": ("vllm",), "sglang": ("sglang",), "trtllm": ("trtllm-serve", "trtllm_serve")}
+_MARKS: Final = {"vllm": ("vllm", "vllm-openai"), "sglang": ("sglang",), "trtllm": ("trtllm-serve", "trtllm_serve")}
 _MODEL_FLAGS: Final = ("model", "model-path")
 _SHORT: Final = {
     "vllm": {
@@ -30,7 +30,7 @@ _SHORT: Final = {
 _READ: Final = {
     "vllm": ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "enable-expert-parallel"),
     "sglang": ("tp-size", "pp-size", "dp-size", "ep-size", "enable-dp-attention"),
-    "trtllm": ("tp-size", "pp-size", "ep-size"),
+    "trtllm": ("tp-size", "pp-size", "ep-size", "enable-attention-dp"),
 }
 """The flags that make the layout, for suggestions."""
 _KV: Final = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16", "bf16": "bf16"}
@@ -59,11 +59,25 @@ def is_launch_line(text: str) -> bool:
 
 def _engine(text: str) -> str | None:
     """Return the engine that a line launches."""
-    words = [Path(word).name for word in text.split()]
-    for engine, marks in _MARKS.items():
-        if any(word == mark or word.startswith(f"{mark}.") for word in words for mark in marks):
-            return engine
-    return None
+    words = _typed(text).split()
+    return next((engine for engine in _MARKS if any(_launches(word, engine) for word in words)), None)
+
+
+def _launches(word: str, engine: str) -> bool:
+    """Tell whether a word is the program, the module or the image of an engine: `vllm`, `sglang.launch_server`."""
+    name = Path(word).name
+    image = "/" in word and ":" in name
+    name = name.partition(":")[0] if image else name
+    # An image of vLLM launches it; one of SGLang is followed by the module that does.
+    known = [mark for mark in _MARKS[engine] if image == (mark == "vllm-openai")]
+    return any(name == mark or name.startswith(f"{mark}.") for mark in known)
+
+
+def _typed(text: str) -> str:
+    """Return a line as it was typed: lines continued, and what a word processor made of dashes and quotes undone."""
+    joined = re.sub(r"[\\^`][ \t]*\r?\n", " ", text)
+    plain = re.sub(r"(?<!\S)[\u2012-\u2015]+(?=[a-z])", "--", joined)
+    return plain.translate({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
 
 
 def read(text: str) -> Launched:
@@ -80,7 +94,7 @@ def read(text: str) -> Launched:
         raise InputError("this launches no engine that is known", where=where,
                          allowed="vllm serve ..., python -m sglang.launch_server ..., trtllm-serve ...")  # fmt: skip
     try:
-        words = shlex.split(re.sub(r"\\\s*\n", " ", text), comments=False)
+        words = shlex.split(_typed(text), comments=False)
     except ValueError as error:
         raise InputError(f"the line cannot be read: {error}", where=where, do="close its quotes") from error
     flags, plain = _flags(words, engine)
@@ -101,8 +115,7 @@ def read(text: str) -> Launched:
 
 def _flags(words: list[str], engine: str) -> tuple[dict[str, str], str | None]:
     """Return the flags of a line with their values ("" for a switch), in one spelling; and the model by its place."""
-    marks = _MARKS[engine]
-    start = next(i for i, word in enumerate(words) if any(Path(word).name.startswith(mark) for mark in marks))
+    start = next((index for index, word in enumerate(words) if _launches(word, engine)), 0)
     rest = words[start + 1 :]
     if engine == "vllm" and rest[:1] == ["serve"]:
         rest = rest[1:]
@@ -114,18 +127,36 @@ def _flags(words: list[str], engine: str) -> tuple[dict[str, str], str | None]:
     while index < len(rest):
         word = rest[index]
         index += 1
-        if not word.startswith("-") or re.fullmatch(r"-?\d+(\.\d+)?", word):
+        if not word.startswith("-") or _NUMBER.fullmatch(word):
             model = word if model is None else model
             continue
+        attached = _ATTACHED.fullmatch(word)
+        if attached:
+            word = f"-{attached['name']}={attached['count']}"
         name, equals, value = word.lstrip("-").partition("=")
         name = name.replace("_", "-").replace(".", "-")
         name = _SHORT[engine].get(name, name)
-        switch = name in ("enable-expert-parallel", "enable-dp-attention", "enforce-eager", "disable-cuda-graph")
-        if not equals and not switch and index < len(rest) and not rest[index].startswith("-"):
+        if not equals and index < len(rest) and _is_value(rest[index], name):
             value = rest[index]
             index += 1
         flags[name] = value
     return flags, model
+
+
+_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
+_ATTACHED: Final = re.compile(r"-(?P<name>tp|pp|dp|ep|dcp)(?P<count>\d+)")
+"""A short flag that its number was typed to: -tp8."""
+_SWITCHES: Final = (
+    "enable-", "disable-", "no-", "trust-remote-code", "enforce-eager", "skip-", "use-", "async-", "headless",
+)  # fmt: skip
+"""How flags begin that take no value, or only true and false."""
+
+
+def _is_value(word: str, name: str) -> bool:
+    """Tell whether a word is the value of the flag before it."""
+    if name.startswith(_SWITCHES):
+        return word.lower() in ("true", "false")
+    return not word.startswith("-") or _NUMBER.fullmatch(word) is not None
 
 
 def _count(flags: dict[str, str], name: str, where: str, default: int = 1) -> int:
@@ -206,6 +237,8 @@ def _suspicious(flags: dict[str, str], engine: str, notes: list[str]) -> None:
         There is one.
     """
     for name in flags:
+        if "speculative" in name:
+            notes.append(f"--{name} is left out of account: the prediction is without a draft")
         if name in _READ[engine] or not re.search(r"paral|(^|-)(tp|pp|dp|ep)(-|$)", name):
             continue
         near = did_you_mean(name, _READ[engine])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
 from nhalf.catalog import store
-from nhalf.decide.purchase import Move, Option
+from nhalf.decide.option import Move, Option
 from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.changes import bidirectional, unit_of
 from nhalf.loading.degrees import FLAGS

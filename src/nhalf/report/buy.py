@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.decide.purchase import ANOTHER_STACK, SAME_STACK
-from nhalf.report.document import envelope, number
+from nhalf.decide.option import ANOTHER_STACK, SAME_STACK
 from nhalf.report.verdict import WORDS, joined, percent
 
 if TYPE_CHECKING:
@@ -23,22 +22,31 @@ _MATTERS: Final = 0.005
 _THOUSAND: Final = 1000.0
 
 
-def write(found: Purchase, defaults: Sequence[Default], canvas: Canvas, *, next_command: str) -> None:
-    """Write the whole answer on a canvas."""
-    canvas.paragraph(f"Interactive use, {verdict_interactive(found)}", bold=True)
-    canvas.paragraph(f"Throughput, {verdict_throughput(found)}", bold=True)
-    canvas.paragraph(links(found), bold=True)
-    canvas.paragraph(_number(found))
-    _gains(found, canvas)
-    _money(found, canvas)
-    _flips(found, canvas)
-    _tornado(found, canvas)
+def write(purchases: Sequence[Purchase], defaults: Sequence[Default], canvas: Canvas, *, next_command: str) -> None:
+    """Write the whole answer on a canvas, the verdicts of all systems first."""
+    for place, found in enumerate(purchases):
+        system = f"{_system(found)}. " if len(purchases) > 1 else ""
+        gap = "\n" if place else ""
+        canvas.paragraph(f"{gap}{system}Interactive use, {verdict_interactive(found)}", bold=True)
+        canvas.paragraph(f"Throughput, {verdict_throughput(found)}", bold=True)
+        canvas.paragraph(links(found), bold=True)
+        canvas.paragraph(_number(found))
+    for found in purchases:
+        _gains(found, canvas)
+        _money(found, canvas)
+        _flips(found, canvas)
+        _tornado(found, canvas)
     if defaults:
         canvas.heading("Defaults taken")
         for default in defaults:
             canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
     canvas.heading("Next")
     canvas.paragraph(f"  {next_command}", indent="    ")
+
+
+def _system(found: Purchase) -> str:
+    """Return the system on which something is bought."""
+    return found.effects[0].before.scenario.system.name
 
 
 def verdict_interactive(found: Purchase) -> str:
@@ -114,11 +122,20 @@ def links(found: Purchase) -> str:
     text = f"Latency or bandwidth: {'; '.join(dict.fromkeys(parts))}."
     if all(max(wish.quicker, wish.wider) < SAME_STACK for wish in found.wishes):
         text += f" Neither is above the model's error of {percent(SAME_STACK)}."
-    if found.wish_flip is None:
+    if not found.wider_runs:
         return f"{text} A lower latency buys more at every batch that fits."
-    if found.wish_flip == 1:
+    first, last = found.links.batches[0], found.links.batches[-1]
+    if found.wider_runs == ((first, last),):
         return f"{text} Bandwidth buys more at every batch."
-    return f"{text} From batch {found.wish_flip} on bandwidth buys more."
+    runs = [
+        f"from batch {start} on" if stop == last else f"from batch {start} to {stop}"
+        for start, stop in found.wider_runs
+    ]
+    return f"{text} {_upper(joined(runs))} bandwidth buys more."
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _number(found: Purchase) -> str:
@@ -159,7 +176,7 @@ def _gains(found: Purchase, canvas: Canvas) -> None:
         f"* above the model's error: {percent(SAME_STACK)}, or {percent(ANOTHER_STACK)} where machine, engine, library "
         "or number format is another one, and a band that does not reach 0.", indent="  "
     )  # fmt: skip
-    for note in _notes(found):
+    for note in notes(found):
         canvas.paragraph(note, indent="  ")
 
 
@@ -195,7 +212,7 @@ def _cell(effect: Effect) -> str:
     return f"{_plain(effect.gain)}{star} ({_plain(effect.low)}..{_plain(effect.high)})"
 
 
-def _notes(found: Purchase) -> list[str]:
+def notes(found: Purchase) -> list[str]:
     """Return why some options do nothing, and where a layout changes with one."""
     notes = []
     for option in found.options:
@@ -252,68 +269,3 @@ def _tornado(found: Purchase, canvas: Canvas) -> None:
         cells = [cell for share in shares[path] for cell in (f"{share:+.2f}", "#" * round(_BAR * abs(share) / most))]
         rows.append([path, *cells])
     canvas.table(["<input", *(head for batch in ends for head in (f"b{batch}", "<"))], rows)
-
-
-def document(command: str, found: Purchase, defaults: Sequence[Default], warnings: Sequence[str]) -> dict[str, Any]:
-    """Return the document of `nhalf buy` or `nhalf whatif`."""
-    state = found.effects[0].before
-    return envelope(
-        command,
-        {
-            "verdict_interactive": verdict_interactive(found),
-            "verdict_throughput": verdict_throughput(found),
-            "latency_or_bandwidth": links(found),
-            "model": state.scenario.transformer.name,
-            "system": state.scenario.system.name,
-            "options": [_option(effect, found) for effect in found.effects],
-            "mix": [
-                {"name": option.name, "gain": found.mixed_gain(option)} for option in found.options if found.mix
-            ],
-            "flips": [
-                {"from": flip.before or None, "to": flip.after or None, "batch": flip.batch} for flip in found.flips
-            ],
-            "bandwidth_from_batch": found.wish_flip,
-            "links": [
-                {"batch": wish.batch, "tier": wish.tier, "gain_twice_bandwidth": wish.wider,
-                 "gain_half_latency": wish.quicker} for wish in found.wishes
-            ],
-            "tornado": [
-                {"batch": batch, "input": path, "value": value}
-                for batch, inputs in found.tornado.items()
-                for path, value in inputs.items()
-            ],
-            "defaults": [
-                {"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults
-            ],
-            "warnings": list(warnings),
-        },
-    )  # fmt: skip
-
-
-def _option(effect: Effect, found: Purchase) -> dict[str, Any]:
-    """Return one option at one batch."""
-    before, after = effect.before, effect.after
-    same = [other for other in found.effects if other.option is effect.option]
-    return {
-        "name": effect.option.name,
-        "batch": effect.batch,
-        "layout_before": before.scenario.layout.name,
-        "layout_after": after.scenario.layout.name if after else None,
-        "fits_memory": after is not None,
-        "step_before_s": before.step_s,
-        "step_after_s": after.step_s if after else None,
-        "gain": None if effect.gain is None else number(effect.gain),
-        "gain_low": effect.low,
-        "gain_high": effect.high,
-        "above_model_error": effect.above_model_error,
-        "model_error": effect.option.error,
-        "tokens_per_s_per_user_before": before.tokens_per_s_per_user,
-        "tokens_per_s_per_user_after": after.tokens_per_s_per_user if after else None,
-        "tokens_per_s_per_gpu_before": before.tokens_per_s_per_gpu,
-        "tokens_per_s_per_gpu_after": after.tokens_per_s_per_gpu if after else None,
-        "binding_before": before.binding,
-        "binding_after": after.binding if after else None,
-        "price_per_gpu": effect.option.price_per_gpu,
-        "gain_per_money": effect.gain_per_money,
-        "reason": why_nothing(same) or None,
-    }

@@ -279,6 +279,17 @@ def _quoted(name: str) -> str:
 # --- the document -----------------------------------------------------------------------------------------------------
 
 
+def rows(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the values of a document as rows, each with the thing it is of; a thing in a list of names is one row."""
+    found = []
+    for entry in document["entries"]:
+        whose = {"of": entry["kind"], "name": entry["name"]}
+        found += [{**whose, **value} for value in entry["values"]] or [
+            {**whose, "title": entry["title"], **entry["facts"], "standing": entry["standing"]}
+        ]
+    return found
+
+
 def document(listed: Sequence[Listed], *, yours: str = "", rungs: Sequence[Rung] = ()) -> dict[str, Any]:
     """Return the document of the contract; `ladder` holds the hierarchy where that is listed, `yours` may be null."""
     body: dict[str, Any] = {

@@ -17,42 +17,44 @@ if TYPE_CHECKING:
 
 def document(found: Answer) -> dict[str, Any]:
     """Return the document of the contract."""
+    return envelope("collective", body(found))
+
+
+def body(found: Answer) -> dict[str, Any]:
+    """Return what the document says of one system."""
     question = found.question
-    return envelope(
-        "collective",
-        {
-            "verdict": verdict(found),
-            "op": str(question.op),
-            "subject": found.loaded.subject,
-            "ranks": question.ranks,
-            "nodes": question.span.nodes,
-            "tier": question.span.tier,
-            "library": found.loaded.library or None,
-            "mode": str(question.mode) if question.library is not None else None,
-            "has": sorted(question.has),
-            "measured_on": None if question.curve is None else question.curve.key.system,
-            "rows": [_row(row) for row in found.rows],
-            "crossovers": [
-                {"from": flip.before, "to": flip.after, "size_bytes": flip.size_bytes} for flip in found.flips
-            ],
-            "choices": [_choice(each, found.per_token) for each in found.choices],
-            "symmetric": [_symmetric(question, size) for size in found.loaded.sizes_bytes],
-            "collectives_per_token": found.per_token,
-            "fixed_time": _fixed_document(found.fixed),
-            "launch_pairs": [
-                {
-                    "system": pair.system, "library": pair.library, "version": pair.version, "ranks": pair.ranks,
-                    "graph_s": pair.graph_s, "eager_s": pair.eager_s, "launch_s": pair.launch_s,
-                }
-                for pair in found.loaded.pairs
-            ],
-            "rules": [
-                _rule_document(rule) for rule in (question.rule, *found.loaded.others) if rule is not None
-            ],
-            "sources": [{"path": path, **datum(origin)} for path, origin in found.loaded.origins.items()],
-            "defaults": [{"flag": flag, "value": why} for flag, why in found.loaded.defaults],
-        },
-    )  # fmt: skip
+    return {
+        "verdict": verdict(found),
+        "op": str(question.op),
+        "subject": found.loaded.subject,
+        "ranks": question.ranks,
+        "nodes": question.span.nodes,
+        "tier": question.span.tier,
+        "library": found.loaded.library or None,
+        "mode": str(question.mode) if question.library is not None else None,
+        "has": sorted(question.has),
+        "measured_on": None if question.curve is None else question.curve.key.system,
+        "rows": [_row(row) for row in found.rows],
+        "crossovers": [
+            {"from": flip.before, "to": flip.after, "size_bytes": flip.size_bytes} for flip in found.flips
+        ],
+        "choices": [_choice(each, found.per_token) for each in found.choices],
+        "symmetric": [_symmetric(question, size) for size in found.loaded.sizes_bytes],
+        "collectives_per_token": found.per_token,
+        "fixed_time": _fixed_document(found.fixed),
+        "launch_pairs": [
+            {
+                "system": pair.system, "library": pair.library, "version": pair.version, "ranks": pair.ranks,
+                "graph_s": pair.graph_s, "eager_s": pair.eager_s, "launch_s": pair.launch_s,
+            }
+            for pair in found.loaded.pairs
+        ],
+        "rules": [
+            _rule_document(rule) for rule in (question.rule, *found.loaded.others) if rule is not None
+        ],
+        "sources": [{"path": path, **datum(origin)} for path, origin in found.loaded.origins.items()],
+        "defaults": [{"flag": flag, "value": why} for flag, why in found.loaded.defaults],
+    }  # fmt: skip
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from nhalf.report.figures.algorithm import algorithms
 from nhalf.report.figures.bars import levers, tornado
 from nhalf.report.figures.regime import regime
 from nhalf.report.figures.scaling import scaling
+from nhalf.report.figures.topology import topology
 from nhalf.report.figures.waterfall import waterfall
 from nhalf.report.page import Card, Constant, Meter, Page, Section
 
@@ -55,6 +56,12 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
         ),
         *_collectives(comparison),
         Section(
+            key="topology",
+            title="Where the layout lies on the machine",
+            lead="The largest layout of each system. A group that leaves its node pays for the slower links, too.",
+            figures=_sketches(comparison),
+        ),
+        Section(
             key="waterfall",
             title=f"Where the time of one {verdict.whole(fastest)} goes",
             figures=[waterfall(panel.fastest, f"waterfall-{place}") for place, panel in enumerate(running)],
@@ -69,7 +76,10 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
             key="tornado",
             title="What the answer hangs on",
             lead="How far the step moves when an input moves by one per cent.",
-            figures=[tornado(panel.fastest, f"tornado-{place}") for place, panel in enumerate(running)],
+            figures=[
+                tornado(panel.fastest.scenario, panel.fastest.elasticities, f"tornado-{place}")
+                for place, panel in enumerate(running)
+            ],
         ),
     ]
     scenario = fastest.scenario
@@ -115,10 +125,26 @@ def _maps(comparison: Comparison) -> list[Figure]:
     found = []
     for place, system in enumerate(systems):
         mine = [row for row in comparison.rows if row.scenario.system.name == system]
-        layouts = list({row.label: row for row in mine}.values())
-        turns = [found for (name, _), found in _crossovers(comparison).items() if name == system]
+        by_size = sorted(mine, key=lambda row: row.scenario.layout.devices)
+        layouts = {row.label: row.scenario for row in by_size}
+        crossovers = _crossovers(comparison)
+        # With stages or groups of attention a message holds only a part of the batch.
+        turns = {
+            row.label: crossovers[system, row.tensor_parallel].batch_at_double_floor
+            for row in by_size
+            if 1 < row.tensor_parallel == row.scenario.layout.devices
+        }
         found.append(regime(layouts, turns, key=f"regime-{place}", title=system))
     return found
+
+
+def _sketches(comparison: Comparison) -> list[Figure]:
+    """Return the sketch of the largest layout of each system; one device has no links."""
+    largest: dict[str, Row] = {}
+    for row in sorted(comparison.rows, key=lambda row: -row.scenario.layout.devices):
+        largest.setdefault(row.scenario.system.name, row)
+    drawn = [row.scenario for row in largest.values() if row.scenario.layout.devices > 1]
+    return [topology(scenario, key=f"topology-{place}") for place, scenario in enumerate(drawn)]
 
 
 def _collectives(comparison: Comparison) -> list[Section]:

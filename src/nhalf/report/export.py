@@ -33,6 +33,7 @@ _DIRECT: Final = (
 _AROUND: Final = "window.vega=vegaEmbed.vega;"
 """The same through the one name that vl-convert promises, should the inner one ever change."""
 _SCALE: Final = 2
+_CHANNELS: Final = ("color", "strokeDash", "shape", "size", "opacity")
 _INK: Final = "#1b1b1f"
 _CACHE_ENV: Final = "NHALF_CACHE"
 
@@ -166,5 +167,6 @@ def _spec(section: Section) -> dict[str, Any]:
         "concat": views,
         "columns": columns,
         "spacing": 34,
-        "resolve": {"scale": {"color": "independent", "strokeDash": "independent"}, "legend": {"color": "independent"}},
+        # All channels alike: else the symbols of one legend would come apart by channel.
+        "resolve": {kind: dict.fromkeys(_CHANNELS, "independent") for kind in ("scale", "legend")},
     }

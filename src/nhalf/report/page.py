@@ -57,6 +57,14 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """Lines to copy, such as a command, under a small title."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """A part of the page: figures that belong together, with what they say; `key` is its name for `-o NAME.svg`."""
 
@@ -65,6 +73,7 @@ class Section:
     lead: str = ""
     figures: Sequence[Figure] = ()
     table: Table | None = None
+    code: Sequence[Code] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

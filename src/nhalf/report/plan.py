@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,16 +11,15 @@ import numpy as np
 from nhalf import units
 from nhalf.decide.launch_lines import ENGINES, Served, lines, runs_on, switches
 from nhalf.decide.layouts import name
-from nhalf.decide.levers import levers
 from nhalf.decide.regime import TIE
-from nhalf.errors import InputError, NoAnswerError
-from nhalf.report.verdict import WORDS, joined, percent
+from nhalf.report.plan_why import why
+from nhalf.report.plan_words import GOALS, apart, judgement, rate, rule_of_thumb, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nhalf.decide.candidates import Choice
-    from nhalf.decide.search import Plan, Rule
+    from nhalf.decide.search import Plan
     from nhalf.loading import Default
     from nhalf.loading.launch import Launched
     from nhalf.report.canvas import Canvas
@@ -28,19 +27,22 @@ if TYPE_CHECKING:
 _SHOWN: Final = 12
 _FRONT: Final = 10
 _WIDE: Final = 120
-_GOALS: Final = {"tokens-per-gpu": "tokens/s per GPU", "latency": "tokens/s per user", "cost": "tokens per dollar"}
 _STARS: Final = {"yes": "", "marginal": "?", "no": "!"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a plan was asked for beside its numbers: defaults, warnings, a launch line, and the engines' model name."""
+    """What a plan was asked for beside its numbers: defaults, warnings, a launch line, and the engines' model name.
+
+    `suggestion` says what would let a layout fit, where none does; it searches, so it is a function.
+    """
 
     defaults: Sequence[Default]
     warnings: Sequence[str]
     launched: Launched | None
     served_model: str
     next_command: str
+    suggestion: Callable[[], str] = str
 
 
 def write(plan: Plan, asked: Asked, canvas: Canvas) -> None:
@@ -53,6 +55,11 @@ def write(plan: Plan, asked: Asked, canvas: Canvas) -> None:
         return
     canvas.paragraph(_number(plan, shown))
     _table(plan, canvas)
+    reasons = why(plan)
+    if reasons:
+        canvas.heading("Why not another layout")
+        for reason in reasons:
+            canvas.paragraph(f"  {reason}", indent="    ")
     _front(plan, canvas)
     if plan.wish.pools:
         canvas.paragraph(apart(plan), indent="  ")
@@ -61,167 +68,6 @@ def write(plan: Plan, asked: Asked, canvas: Canvas) -> None:
     if plan.chosen is not None:
         _launch(plan.chosen, asked, canvas)
     _closing(plan, asked, canvas)
-
-
-def verdict(plan: Plan) -> str:
-    """Return the chosen layout and what ties with it, or the point nearest to the limits."""
-    chosen = plan.chosen
-    if chosen is None:
-        return _infeasible(plan)
-    text = f"{name(chosen.layout)}, batch {chosen.batch}: {rate(chosen.per_gpu)} tokens/s per GPU at "
-    text += f"{units.format_time(chosen.tpot_s)} per token ({rate(chosen.per_user)} tokens/s per user)"
-    text += f", the most {_GOALS[plan.wish.goal]}{_limits(plan)} of {len(plan.candidates)} layouts that fit."
-    tied = [row for row in plan.rows if row.tied and row is not chosen]
-    if tied:
-        names = joined([f"{name(row.layout)} (batch {row.batch})" for row in tied[:4]])
-        more = f" and {len(tied) - 4} more" if len(tied) > 4 else ""  # noqa: PLR2004  as many as are named
-        text += f" The model cannot tell it from {names}{more}: all are within {100 * TIE:.0f} %."
-    owed = chosen.columns
-    share = max(owed.values()) / sum(owed.values())
-    text += f" {percent(share)} of its step is {WORDS[chosen.binding]}."
-    if chosen.meets == "marginal":
-        text += f" {_marginal(plan, chosen)}"
-    return text
-
-
-def _limits(plan: Plan) -> str:
-    """Return the limits in words."""
-    wish = plan.wish
-    found = []
-    if wish.tpot_s is not None:
-        found.append(f"{units.format_time(wish.tpot_s)} per token")
-    if wish.ttft_s is not None:
-        found.append(f"{units.format_time(wish.ttft_s)} to the first")
-    return f" within {joined(found)}" if found else ""
-
-
-def _marginal(plan: Plan, chosen: Choice) -> str:
-    """Return why limits hold only perhaps."""
-    reasons = []
-    first = chosen.ttft_s
-    if plan.wish.ttft_s is not None and first is not None and first[1] > plan.wish.ttft_s:
-        reasons.append(
-            f"the first token takes up to {units.format_time(first[1])} when the whole batch arrives at once"
-        )
-    if chosen.fits != "yes":
-        reasons.append("it fits only if the driver reports enough memory")
-    return f"Not for certain: {joined(reasons)}." if reasons else ""
-
-
-def _infeasible(plan: Plan) -> str:
-    """Return that nothing holds the limits, what comes nearest, and what would have to change."""
-    near = plan.nearest
-    if near is None:
-        return "no layout fits in memory."
-    text = f"no layout{' holds' + _limits(plan).replace(' within', '') if _limits(plan) else ''}: the nearest is "
-    text += f"{name(near.layout)}, batch {near.batch}, with {units.format_time(near.tpot_s)} per token"
-    first = near.ttft_s
-    text += f" and {units.format_time(first[0])} to the first" if first is not None else ""
-    return f"{text}. {_change(plan, near)}"
-
-
-def _change(plan: Plan, near: Choice) -> str:
-    """Return what would have to change for the nearest point to hold the limits."""
-    wish, first = plan.wish, near.ttft_s
-    tpot = near.tpot_s / wish.tpot_s if wish.tpot_s is not None else 0.0
-    ttft = first[0] / wish.ttft_s if wish.ttft_s is not None and first is not None else 0.0
-    if ttft > tpot:
-        return f"The prompt alone takes {ttft:.2g} times the limit: shorten it, or relax --ttft."
-    lever = max(levers(near.scenario), key=lambda each: each.gain)
-    return (
-        f"The time per token is {tpot:.2g} times the limit; the largest lever is {lever.name}, which saves "
-        f"{percent(lever.gain)}. Relax --tpot to {units.format_time(near.tpot_s * 1.005)}, or quantise."
-    )
-
-
-def require_answer(plan: Plan, system: str, suggestions: str = "") -> None:
-    """Refuse a plan in which nothing holds the limits, with the nearest feasible point.
-
-    Raises
-    ------
-    InputError
-        There is no layout to look at.
-    NoAnswerError
-        No layout fits, or none holds the limits.
-    """
-    if not plan.candidates and not plan.refused:
-        what = f"the degrees and batches asked for make no legal layout of {plan.gpus} devices"
-        raise InputError(what, where="nhalf plan", do="leave out a degree, or change --gpus")
-    if plan.chosen is None:
-        if plan.nearest is None:
-            raise NoAnswerError(
-                f"{sum(plan.refused.values())} layouts of {plan.gpus} devices, and none fits in memory",
-                where=system, do=suggestions or "add devices, or quantise with --weights",
-            )  # fmt: skip
-        raise NoAnswerError(_infeasible(plan), where=system)
-
-
-def judgement(plan: Plan, launched: Launched | None) -> str:
-    """Return how the layout of a launch line does against the chosen one."""
-    if launched is None:
-        return ""
-    judged, chosen = plan.judged, plan.chosen
-    label = f"Your {launched.engine} line, {name(launched.layout)}"
-    if judged is None:
-        batch = f" with batch {launched.batch}" if launched.batch else ""
-        return f"{label}{batch}, does not fit in memory."
-    text = f"{label}, {_judged(judged)}"
-    best = plan.judged_best
-    if best is not None and best.meets != "no" and best.batch != judged.batch:
-        text += f"; its best is {_judged(best)}"
-        judged = best
-    if chosen is None:
-        return f"{text}."
-    gain = chosen.score / judged.score - 1
-    if judged.meets != "no" and gain <= TIE:
-        return f"{text}. That is within the model's error of the best."
-    return f"{text}. The chosen layout has {percent(gain)} more {_GOALS[plan.wish.goal]}."
-
-
-def _judged(row: Choice) -> str:
-    """Return what a layout does at a batch."""
-    text = f"batch {row.batch}: {rate(row.per_gpu)} tokens/s per GPU at {units.format_time(row.tpot_s)}"
-    return f"{text}, beyond the limits" if row.meets == "no" else text
-
-
-def rule_of_thumb(rule: Rule) -> str:
-    """Return what the numbers say of "TP inside the node, PP across"."""
-    inside, across = rule.inside, rule.across
-    unit = "tokens/s per user" if rule.what == "one stream" else "tokens/s per GPU"
-    what = "for one stream" if rule.what == "one stream" else "for throughput"
-    said = f"{name(inside.layout)} gives {rate(inside.score)} {unit} and {name(across.layout)} {rate(across.score)}"
-    if rule.holds is None:
-        return f'"TP inside the node, PP across" makes no difference {what} on {rule.devices} devices: {said}.'
-    verb = "holds" if rule.holds else "is false here"
-    return f'"TP inside the node, PP across" {verb} {what} on {rule.devices} devices: {said}.'
-
-
-def apart(plan: Plan) -> str:
-    """Return how prefill and decode on devices of their own compare with both on all of them."""
-    found, chosen = plan.pools, plan.chosen
-    if found is None:
-        return "Prefill and decode apart: no split of the devices holds the limits."
-    sides = [
-        f"{side.replicas} x {name(replace(side.candidate.layout, replicas=1))}"
-        for side in (found.prefill, found.decode)
-    ]
-    text = (
-        f"Prefill and decode apart: {sides[0]} prefill, {sides[1]} decode at batch {found.decode.batch}: "
-        f"{rate(found.per_gpu)} tokens/s per GPU of all at {units.format_time(found.tpot_s)} per token, "
-        f"{units.format_time(found.first_s)} to the first of one prompt alone, of which its cache takes "
-        f"{units.format_time(found.transfer_s)}; the links carry caches {percent(found.transfer_share)} of the time"
-    )
-    if chosen is None or plan.wish.goal == "latency":
-        return f"{text}."
-    gain = found.per_gpu / chosen.per_gpu - 1
-    if abs(gain) <= TIE:
-        return f"{text}. The model cannot tell that from both together."
-    return f"{text}. That is {percent(abs(gain))} {'more' if gain > 0 else 'less'} than both together."
-
-
-def rate(tokens_per_s: float) -> str:
-    """Return tokens/s to three digits, without an exponent."""
-    return units.format_number(float(f"{tokens_per_s:.3g}"))
 
 
 def _number(plan: Plan, row: Choice) -> str:
@@ -238,7 +84,7 @@ def _number(plan: Plan, row: Choice) -> str:
 
 def _table(plan: Plan, canvas: Canvas) -> None:
     """Write the best point of each layout."""
-    kind = _GOALS[plan.wish.goal]
+    kind = GOALS[plan.wish.goal]
     canvas.heading(f"{plan.gpus} devices, layouts by {kind}, each at its best batch")
     wide = canvas.width >= _WIDE
     rows = list(plan.rows[:_SHOWN])
@@ -293,8 +139,12 @@ def _notes(plan: Plan, rows: Sequence[Choice]) -> list[str]:
         notes.append(f"{name(alike[0].layout)}: EP {degrees} are one prediction; only uneven routing tells them apart.")
     if len(plan.rows) > len(rows):
         notes.append(f"{len(plan.rows) - len(rows)} more layouts with --json or --csv.")
-    notes += [f"{count} layouts: {why}." for why, count in plan.refused.items()]
-    return notes
+    return [*notes, *left_out(plan)]
+
+
+def left_out(plan: Plan) -> list[str]:
+    """Return how many layouts were left out, and why."""
+    return [f"{count} layout{'s' if count > 1 else ''} left out: {why}." for why, count in plan.refused.items()]
 
 
 def _front(plan: Plan, canvas: Canvas) -> None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from nhalf.decide.launch_lines import lines, switches
 from nhalf.decide.layouts import name
 from nhalf.report.document import envelope
-from nhalf.report.plan import judgement, rule_of_thumb, served, verdict
+from nhalf.report.plan import served
+from nhalf.report.plan_why import why
+from nhalf.report.plan_words import judgement, rule_of_thumb, verdict
 
 if TYPE_CHECKING:
     from nhalf.decide.launch_lines import Line
@@ -18,39 +20,40 @@ if TYPE_CHECKING:
 
 def document(plan: Plan, asked: Asked, *, every: bool) -> dict[str, Any]:
     """Return the document of `nhalf plan`: the best point of each layout and the front, or every point."""
+    return envelope("plan", body(plan, asked, every=every))
+
+
+def body(plan: Plan, asked: Asked, *, every: bool) -> dict[str, Any]:
+    """Return what the document says of one plan."""
     chosen = plan.chosen
     launch: dict[str, Line] = {} if chosen is None else lines(chosen.layout, served(chosen, asked.served_model))
     stack = None if chosen is None else chosen.candidate.scenario.stack
-    return envelope(
-        "plan",
-        {
-            "verdict": verdict(plan),
-            "gpus": plan.gpus,
-            "goal": plan.wish.goal,
-            "tpot_limit_s": plan.wish.tpot_s,
-            "ttft_limit_s": plan.wish.ttft_s,
-            "rows": plan.records(every=every),
-            "chosen": None if chosen is None else plan.record(chosen),
-            "nearest": None if plan.nearest is None else plan.record(plan.nearest),
-            "judged": None if plan.judged is None else plan.record(plan.judged),
-            "judged_best": None if plan.judged_best is None else plan.record(plan.judged_best),
-            "judgement": judgement(plan, asked.launched) or None,
-            "launch": {engine: line.command or None for engine, line in launch.items()},
-            "launch_notes": {
-                engine: [line.reason] if line.reason else list(line.also) for engine, line in launch.items()
-            },
-            "assumes": []
-            if chosen is None or stack is None
-            else list(switches(chosen.layout, mode=str(stack.mode), serves_prompts=chosen.ttft_s is not None)),
-            "pools": None if plan.pools is None else _pools(plan.pools),
-            "rules": [_rule(rule) for rule in plan.rules],
-            "refused": [{"reason": why, "layouts": count} for why, count in plan.refused.items()],
-            "defaults": [
-                {"flag": default.flag, "value": default.value, "reason": default.reason} for default in asked.defaults
-            ],
-            "warnings": list(asked.warnings),
-        },
-    )
+    return {
+        "verdict": verdict(plan),
+        "gpus": plan.gpus,
+        "goal": plan.wish.goal,
+        "tpot_limit_s": plan.wish.tpot_s,
+        "ttft_limit_s": plan.wish.ttft_s,
+        "rows": plan.records(every=every),
+        "chosen": None if chosen is None else plan.record(chosen),
+        "nearest": None if plan.nearest is None else plan.record(plan.nearest),
+        "judged": None if plan.judged is None else plan.record(plan.judged),
+        "judged_best": None if plan.judged_best is None else plan.record(plan.judged_best),
+        "judgement": judgement(plan, asked.launched) or None,
+        "launch": {engine: line.command or None for engine, line in launch.items()},
+        "launch_notes": {engine: [line.reason] if line.reason else list(line.also) for engine, line in launch.items()},
+        "assumes": []
+        if chosen is None or stack is None
+        else list(switches(chosen.layout, mode=str(stack.mode), serves_prompts=chosen.ttft_s is not None)),
+        "pools": None if plan.pools is None else _pools(plan.pools),
+        "why": why(plan),
+        "rules": [_rule(rule) for rule in plan.rules],
+        "refused": [{"reason": why, "layouts": count} for why, count in plan.refused.items()],
+        "defaults": [
+            {"flag": default.flag, "value": default.value, "reason": default.reason} for default in asked.defaults
+        ],
+        "warnings": list(asked.warnings),
+    }
 
 
 def _pools(found: Pools) -> dict[str, Any]:

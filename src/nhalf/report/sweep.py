@@ -150,7 +150,7 @@ def _reading(file: str) -> str:
     kind = file.rpartition(".")[2].lower()
     if kind == "parquet":
         return f"python -c \"import polars; print(polars.read_parquet('{file}'))\""
-    return f"head {file}" if file != "-" else "add -o sweep.csv, or sweep.parquet for millions of points"
+    return f"head {file}" if file not in ("-", "") else "add -o sweep.csv, or sweep.parquet for millions of points"
 
 
 def document(grid: Grid, tally: Tally, file: str) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def document(grid: Grid, tally: Tally, file: str) -> dict[str, Any]:
         "sweep",
         {
             "verdict": verdict(tally),
-            "file": file,
+            "file": file or None,
             "axes": [*grid.outer, *(axis.name for axis in grid.inner)],
             "points": tally.points,
             "legal": tally.legal,

@@ -5,17 +5,18 @@ A file grows under its name with `.part` at the end, and takes its own name when
 
 from __future__ import annotations
 
+import contextlib
 import json
-import shutil
-import tempfile
+import queue
+import threading
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
 from nhalf.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Array
 
 SUFFIXES: Final = (".csv", ".json", ".parquet")
-_PART_ROWS: Final = 1_000_000
-"""Rows of one part of a Parquet file while it grows."""
+_AHEAD: Final = 2
+"""Tasks whose rows wait to be encoded, at most."""
+_LOOK_S: Final = 0.2
+"""How often a full queue is looked at for a thread that has ended [s]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -172,43 +175,73 @@ class _Json(_Text):
 
 
 class _Parquet:
-    """Parquet: parts of a million rows, joined at the end without holding them all."""
+    """Parquet, encoded by polars in a thread of its own while the next rows are predicted; few rows are ever held."""
 
     def __init__(self, path: Path) -> None:
-        """Make a folder for the parts, beside the file."""
+        """Open the file under another name."""
         polars = _polars()
         if polars is None:
             raise InputError("Parquet needs polars, which is not installed", where="-o",
                              do="pip install 'nhalf[frames]', or write .csv")  # fmt: skip
         self.polars = polars
         self.path = path
-        self.folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
-        self.frames: list[Any] = []
-        self.parts: list[Path] = []
+        self.part = path.with_name(f"{path.name}.part")
+        self.part.open("wb").close()
+        self.frames: queue.Queue[Any | None] = queue.Queue(maxsize=_AHEAD)
+        self.thread: threading.Thread | None = None
+        self.failure: Exception | None = None
 
     def write(self, columns: Mapping[str, Array | Coded]) -> None:
         """Append rows."""
-        self.frames.append(_frame(self.polars, columns))
-        if sum(len(frame) for frame in self.frames) >= _PART_ROWS:
-            self._flush()
+        frame = _frame(self.polars, columns)
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._encode, args=(frame.schema,), daemon=True)
+            self.thread.start()
+        self._put(frame)
 
-    def _flush(self) -> None:
-        """Write what is held as one more part."""
-        if self.frames:
-            part = self.folder / f"{len(self.parts):06d}.parquet"
-            self.polars.concat(self.frames).write_parquet(part, compression="zstd", compression_level=1)
-            self.parts.append(part)
-            self.frames = []
+    def _put(self, frame: Any | None) -> None:  # noqa: ANN401  polars is optional
+        """Hand rows (None: there are no more) to the thread, unless it has ended."""
+        while self.thread is not None and self.thread.is_alive():
+            try:
+                self.frames.put(frame, timeout=_LOOK_S)
+            except queue.Full:
+                continue
+            return
+        self._raise()
+
+    def _encode(self, schema: Any) -> None:  # noqa: ANN401  polars is optional
+        """Write what is handed over, in order, until there is no more."""
+        from polars.io.plugins import register_io_source
+
+        def handed(*_: object) -> Iterator[Any]:
+            while (frame := self.frames.get()) is not None:
+                yield frame
+
+        source: Any = register_io_source(handed, schema=schema)
+        try:
+            source.sink_parquet(self.part, compression="zstd", compression_level=1)
+        except Exception as error:  # noqa: BLE001  whatever it is belongs to the thread that writes rows
+            self.failure = error
+
+    def _raise(self) -> None:
+        """Raise what ended the thread."""
+        if self.failure is not None:
+            raise InputError(
+                f"the file cannot be written: {self.failure}", where=str(self.path), do="check the room on the disk"
+            ) from self.failure
 
     def close(self) -> None:
-        """Join the parts in order."""
-        self._flush()
-        if len(self.parts) == 1:
-            self.parts[0].replace(self.path)
-        else:
-            self.polars.scan_parquet(self.parts, glob=False).sink_parquet(self.path, compression_level=1)
-        self.abandon()
+        """Wait until all rows are written, and give the file its name."""
+        self._put(None)
+        if self.thread is not None:
+            self.thread.join()
+        self._raise()
+        self.part.replace(self.path)
 
     def abandon(self) -> None:
-        """Remove the parts."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Stop, and remove what there is."""
+        if self.thread is not None and self.thread.is_alive():
+            with contextlib.suppress(InputError):
+                self._put(None)
+            self.thread.join()
+        self.part.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nhalf import units
+from nhalf.decide.regime import BINDING
 
 if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison, Panel, Row
@@ -22,6 +23,8 @@ WORDS = {
     "prefill": "prefills of arriving requests",
 }
 """What binds, in words."""
+COLUMN_WORDS = {column: WORDS[BINDING[column]] for column in BINDING}
+"""What each column of a step is spent on, in words."""
 _NOTHING = 0.001
 
 

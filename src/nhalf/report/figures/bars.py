@@ -11,9 +11,10 @@ from nhalf.report.figures import figure
 from nhalf.report.figures.figure import BLUE, GREY, ORANGE, Figure, altair, data
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from nhalf.decide.comparison import Panel, Row
+    from nhalf.decide.comparison import Panel
+    from nhalf.scenario import Scenario
 
 _ROW: Final = 34
 _MOST: Final = 12
@@ -31,17 +32,18 @@ class Bar:
     tips: tuple[tuple[str, str], ...] = ()
 
 
-def tornado(row: Row, key: str) -> Figure:
-    """Return the inputs that move the step of a row most, in per cent of the step per per cent of the input."""
-    origins = row.scenario.origins
-    moved = sorted(row.elasticities.items(), key=lambda item: -abs(item[1]))
+def tornado(scenario: Scenario, elasticities: Mapping[str, float], key: str) -> Figure:
+    """Return the inputs that move the step of a scenario most, in per cent of the step per per cent of the input."""
+    origins = scenario.origins
+    moved = sorted(elasticities.items(), key=lambda item: -abs(item[1]))
     moved = [(path, value) for path, value in moved if path in origins and abs(value) >= _MATTERS][:_MOST]
+    whole = "prefill" if scenario.workload.phase == "prefill" else "step"
     bars = []
     for path, value in moved:
         origin = origins[path]
         tips = (
             ("input", path),
-            ("1 % more of it", f"{value:+.3f} % of the {verdict.whole(row)}"),
+            ("1 % more of it", f"{value:+.3f} % of the {whole}"),
             ("value", units.format_value(origin.value, origin.unit)),
             ("kind", origin.kind),
             ("source", origin.source),
@@ -51,8 +53,8 @@ def tornado(row: Row, key: str) -> Figure:
     return of_bars(
         bars,
         key=key,
-        title=f"{row.scenario.system.name}, {row.label}, batch {row.batch:g}",
-        axis=f"% of the {verdict.whole(row)} per % of the input",
+        title=f"{scenario.system.name}, {scenario.layout.name}, batch {float(scenario.workload.batch):g}",
+        axis=f"% of the {whole} per % of the input",
         note="Orange: more of it makes the step longer (times). Blue: more of it makes it shorter (rates).",
     )
 

@@ -1,4 +1,4 @@
-"""The regime map: what binds at every batch and layout, with the tokens per second of a user in each cell."""
+"""The regime map: what binds at every batch and layout, with the tokens per second of a user and their contours."""
 
 from __future__ import annotations
 
@@ -17,29 +17,33 @@ from nhalf.report.figures import figure
 from nhalf.report.figures.figure import COLUMNS, Figure, altair, data
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
-    from nhalf.decide.comparison import Row
-    from nhalf.decide.regime import Crossover
+    from nhalf.scenario import Scenario
 
 BATCHES: Final = tuple(2**power for power in range(11))
 _CELL: Final = 34
 _PALE: Final = 0.25
+_LEVELS: Final = tuple(float(f"{step}e{power}") for power in range(-1, 5) for step in (1, 2, 5))
+"""The tokens per second of a user at which contours are drawn: 1, 2 and 5 of each power of ten."""
+_MOST_LEVELS: Final = 6
+_COLOURS: Final = {BINDING[name]: colour for name, (_, colour) in COLUMNS.items()}
 
 
-def regime(rows: Sequence[Row], crossovers: Sequence[Crossover], *, key: str, title: str) -> Figure:
-    """Return the map of one system: a line for each layout of `rows`, a column for each batch.
+def regime(layouts: Mapping[str, Scenario], turns: Mapping[str, float], *, key: str, title: str) -> Figure:
+    """Return the map of one system: a line for each layout, in the order given, a column for each batch.
 
-    `crossovers` say from which batch the bytes of the layouts' collectives count; a triangle in the map marks it.
+    `turns` is the batch from which on the bytes of a layout's all-reduce count; a triangle in the map marks it.
     """
-    layouts = {row.label: row for row in sorted(rows, key=lambda row: row.scenario.layout.devices)}
-    cells = [cell for row in layouts.values() for cell in _cells(row)]
+    cells = [cell for name, scenario in layouts.items() for cell in _cells(name, scenario)]
     alt = altair()
-    batches = [f"{batch}" for batch in BATCHES]
-    base = alt.Chart(data(cells)).encode(
-        x=alt.X("at:O", sort=batches, title="batch", axis=alt.Axis(labelAngle=0, labelOverlap=False)),
-        y=alt.Y("layout:N", sort=list(layouts), title=None, axis=alt.Axis(grid=False)),
-    )
+    last = len(BATCHES) - 1
+    x = alt.X(
+        "from_doubling:Q", title="batch", scale=alt.Scale(domain=[-0.5, last + 0.5], nice=False),
+        axis=alt.Axis(values=list(range(last + 1)), labelExpr="format(pow(2, datum.value), 'd')", grid=False,
+                      labelOverlap=False),
+    )  # fmt: skip
+    y = alt.Y("layout:N", sort=list(layouts), title=None, axis=alt.Axis(grid=False, labelLimit=120))
     words = list(dict.fromkeys(cell["binds"] for cell in cells))
     colour = alt.Color(
         "binds:N", scale=alt.Scale(domain=words, range=[_COLOURS[word] for word in words]),
@@ -52,56 +56,58 @@ def regime(rows: Sequence[Row], crossovers: Sequence[Crossover], *, key: str, ti
         "step",
         "per user",
         "per GPU",
-        *(COLUMNS[name][0] for name in COLUMNS),
+        *(word for word, _ in COLUMNS.values()),
         "memory",
     ]
     held = {name for cell in cells for name in cell}
     shown = figure.tips(*(name for name in told if name in held))
+    base = alt.Chart(data(cells)).encode(y=y)
     boxes = base.mark_rect(stroke="currentColor", strokeOpacity=0.25, strokeWidth=0.5).encode(
-        color=colour, opacity=alt.Opacity("shade:Q", scale=None, legend=None),
+        x=x, x2=alt.X2("to_doubling:Q"), color=colour, opacity=alt.Opacity("shade:Q", scale=None, legend=None),
         tooltip=shown,
     )  # fmt: skip
     # The numbers lie on top of the boxes, and are pointed at like them.
-    rates = base.mark_text(aria=False, fontSize=10.5).encode(
-        text=alt.Text("rate:N"), color=alt.Color("ink:N", scale=None), tooltip=shown
+    rates = base.mark_text(aria=False, fontSize=10.5, dy=4).encode(
+        x=alt.X("doubling:Q"), text=alt.Text("rate:N"), color=alt.Color("ink:N", scale=None), tooltip=shown
     )
-    turns = _turns(layouts, crossovers)
-    chart = alt.layer(boxes, rates, *turns)
+    marks, levels = _marks(turns, y), _levels(cells)
+    chart = alt.layer(boxes, *_contours(cells, levels, y), rates, *marks)
     return Figure(
         key=key,
         title=title,
         text=_text(cells),
-        note="In each cell: tokens/s per user. Pale: does not fit in memory."
-        + (" Triangle: from this batch on an all-reduce takes twice its floor, so its bytes count." if turns else ""),
+        note="In each cell: tokens/s per user."
+        + (f" Strokes: where it falls below {', '.join(verdict.count(each) for each in levels)}." if levels else "")
+        + " Pale: does not fit in memory."
+        + (" Empty: fewer sequences than attention groups." if len(cells) < len(layouts) * len(BATCHES) else "")
+        + (" Triangle: from this batch on an all-reduce takes twice its floor, so its bytes count." if marks else ""),
         chart=chart.properties(width="container", height=max(_CELL * len(layouts), 2 * _CELL)),
         rows=[_record(cell) for cell in cells],
     )
 
 
-_COLOURS: Final = {BINDING[name]: colour for name, (_, colour) in COLUMNS.items()}
-
-
-def _cells(row: Row) -> list[dict[str, Any]]:
-    """Return the cells of one layout."""
-    scenario = row.scenario
-    batches = np.array(BATCHES, dtype=np.float64)
-    moved = scenario.having({"workload.batch": batches})
+def _cells(name: str, scenario: Scenario) -> list[dict[str, Any]]:
+    """Return the cells of one layout; a batch that has no sequence for each attention rank is none."""
+    kept = [batch for batch in BATCHES if batch >= scenario.layout.attention_dp]
+    moved = scenario.having({"workload.batch": np.array(kept, dtype=np.float64)})
     step = predicted(moved)
-    shape = batches.shape
+    shape = (len(kept),)
     steps = np.broadcast_to(step.value, shape)
-    owed = {name: np.broadcast_to(value, shape) for name, value in columns(step).items()}
+    owed = {part: np.broadcast_to(value, shape) for part, value in columns(step).items()}
     bytes_held = np.broadcast_to(needed(moved).value, shape)
     _, most = usable_bytes(scenario)
-    tokens = float(scenario.workload.prompt_tokens) if row.prefills else row.accepted_tokens
+    workload = scenario.workload
+    tokens = float(workload.prompt_tokens if workload.phase == "prefill" else workload.accepted_tokens)
     found = []
-    for place, batch in enumerate(BATCHES):
-        parts = {name: float(owed[name][place]) for name in COLUMNS if name in owed}
-        binds = BINDING[max(parts, key=lambda name: parts[name])]
+    for place, batch in enumerate(kept):
+        parts = {part: float(owed[part][place]) for part in COLUMNS if part in owed}
+        binds = BINDING[max(parts, key=lambda part: parts[part])]
         step_s, memory = float(steps[place]), float(bytes_held[place])
-        fits, rate = memory <= most, tokens / step_s
+        fits, rate, doubling = memory <= most, tokens / step_s, BATCHES.index(batch)
         found.append(
             {
-                "layout": row.label, "batch": batch, "at": f"{batch}", "binds": binds, "step_s": step_s,
+                "layout": name, "batch": batch, "binds": binds, "step_s": step_s,
+                "doubling": doubling, "from_doubling": doubling - 0.5, "to_doubling": doubling + 0.5,
                 "tokens_per_s_per_user": rate, "fits": fits, "memory_bytes": memory,
                 "shade": 1.0 if fits else _PALE,
                 "ink": figure.on(_COLOURS[binds]) if fits else figure.INK,
@@ -109,7 +115,7 @@ def _cells(row: Row) -> list[dict[str, Any]]:
                 "per user": f"{verdict.count(rate)} tokens/s",
                 "per GPU": f"{verdict.count(rate * batch / scenario.layout.devices)} tokens/s",
                 "memory": f"{memory / 1e9:.1f} GB a device" + ("" if fits else ", does not fit"),
-                **{COLUMNS[name][0]: _share(value, step_s) for name, value in parts.items() if value > 0},
+                **{COLUMNS[part][0]: _share(value, step_s) for part, value in parts.items() if value > 0},
             }
         )  # fmt: skip
     return found
@@ -119,33 +125,51 @@ def _share(value: float, whole: float) -> str:
     return f"{units.format_time(value)} ({verdict.percent(value / whole)})"
 
 
-def _turns(layouts: dict[str, Row], crossovers: Sequence[Crossover]) -> list[Any]:
-    """Return the mark in each row from which batch on the bytes of its all-reduce count."""
-    batch = {found.ranks: found.batch_at_double_floor for found in crossovers}
+def _levels(cells: list[dict[str, Any]]) -> list[float]:
+    """Return the tokens per second of a user at which contours are drawn, the highest first; of many half."""
+    rates = [cell["tokens_per_s_per_user"] for cell in cells]
+    levels = [level for level in _LEVELS if min(rates) < level < max(rates)][::-1]
+    while len(levels) > _MOST_LEVELS:
+        levels = levels[::2]
+    return levels
+
+
+def _contours(cells: list[dict[str, Any]], levels: list[float], y: Any) -> list[Any]:  # noqa: ANN401  altair
+    """Return where, in each row, the tokens per second of a user fall through a level, read in log-log."""
     marks = []
-    for name, row in layouts.items():
-        at = batch.get(row.tensor_parallel)
-        if at is not None and BATCHES[0] < at < BATCHES[-1]:
-            # The middles of two cells stand one doubling apart.
-            place, within = divmod(float(np.log2(at)) + 0.5, 1.0)
-            cell = min(int(place), len(BATCHES) - 1)
-            marks.append(
-                {
-                    "layout": name,
-                    "at": f"{BATCHES[cell]}",
-                    "within": within,
-                    "label": f"bytes count from batch {at:.0f}",
-                }
-            )
+    for first, second in pairwise(cells):
+        before, after = first["tokens_per_s_per_user"], second["tokens_per_s_per_user"]
+        for level in levels if first["layout"] == second["layout"] else ():
+            if after < level <= before:
+                place = float(np.log(before / level) / np.log(before / after))
+                ink = (first if place < 0.5 else second)["ink"]  # noqa: PLR2004  the edge between two cells
+                marks.append({"layout": first["layout"], "doubling": first["doubling"] + place, "ink": ink,
+                              "per user": f"{verdict.count(level)} tokens/s"})  # fmt: skip
+    if not marks:
+        return []
     alt = altair()
-    found = []
-    for mark in marks:
-        x = alt.X("at:O", sort=[f"{each}" for each in BATCHES], bandPosition=mark["within"])
-        notch = alt.Chart(data([mark])).mark_point(
-            shape="triangle-up", filled=True, size=60, yOffset=_CELL / 2 - 5, color=figure.INK, opacity=1
+    lines = alt.Chart(data(marks)).mark_tick(thickness=2, size=_CELL / 3, yOffset=-_CELL / 3, aria=False, opacity=1)
+    return [
+        lines.encode(
+            x=alt.X("doubling:Q"), y=y, color=alt.Color("ink:N", scale=None), tooltip=figure.tips("layout", "per user")
         )
-        found.append(notch.encode(x=x, y=alt.Y("layout:N", sort=list(layouts)), tooltip=figure.tips("layout", "label")))
-    return found
+    ]
+
+
+def _marks(turns: Mapping[str, float], y: Any) -> list[Any]:  # noqa: ANN401  altair
+    """Return the triangles of the batches from which on bytes count."""
+    rows = [
+        {"layout": name, "doubling": float(np.log2(at)), "label": f"bytes count from batch {at:.0f}"}
+        for name, at in turns.items()
+        if BATCHES[0] < at < BATCHES[-1]
+    ]
+    if not rows:
+        return []
+    alt = altair()
+    notch = alt.Chart(data(rows)).mark_point(
+        shape="triangle-up", filled=True, size=60, yOffset=_CELL / 2 - 5, color=figure.INK, opacity=1
+    )
+    return [notch.encode(x=alt.X("doubling:Q"), y=y, tooltip=figure.tips("layout", "label"))]
 
 
 def _record(cell: dict[str, Any]) -> dict[str, object]:

@@ -1,0 +1,86 @@
+"""What a shell is offered for a word that is being typed: systems, models, engines, libraries, words, and files.
+
+The types stand in for those of the options only while a shell asks, so no other run pays for them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+VARIABLE: Final = "_NHALF_COMPLETE"
+"""The variable by which a shell asks, as click names it."""
+_KINDS: Final = {
+    "--on": "system", "--model": "model", "model": "model", "--engine": "engine", "--library": "library",
+}  # fmt: skip
+"""Options (and arguments) whose values are names of the catalogue, by their kind there."""
+_WORDS: Final = {
+    "--mode": ("graph", "eager", "host"), "--goal": ("tokens-per-gpu", "latency", "cost"),
+    "--weights": ("bf16", "fp8", "nvfp4", "mxfp4", "int8", "int4"), "--kv": ("bf16", "fp8"),
+    "--phase": ("decode", "prefill"), "--exchange": ("all-gather", "all-to-all"),
+    "--ports": ("fifo", "fair", "blocking"), "--protocol": ("rendezvous", "eager"), "shell": ("bash", "zsh", "fish"),
+    "op": ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all", "barrier", "send-recv"),
+    "kind": ("systems", "devices", "links", "libraries", "engines", "models", "hierarchy", "curves", "sources"),
+}  # fmt: skip
+_FILES: Final = {
+    "-o",
+    "--save",
+    "--links",
+    "--stack",
+    "--timeline",
+    "files",
+    "logs",
+    "cases",
+    "bench",
+    "curve",
+    "source",
+}
+
+
+class _Words(click.types.StringParamType):
+    """A text that is completed after its last comma; a path is completed as one where `files` allows it."""
+
+    def __init__(self, *, kind: str = "", words: tuple[str, ...] = (), files: bool = False) -> None:
+        self.kind, self.words, self.files = kind, words, files
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return what begins as the word does."""
+        del ctx, param
+        if self.files and (not (self.words or self.kind) or incomplete[:1] in (".", "/", "~")):
+            return [CompletionItem(incomplete, type="file")]
+        before, comma, last = incomplete.rpartition(",")
+        return [CompletionItem(f"{before}{comma}{name}") for name in self._known() if name.startswith(last.lower())]
+
+    def _known(self) -> tuple[str, ...]:
+        """Return the words that are known."""
+        if not self.kind:
+            return self.words
+        from nhalf.catalog import store
+
+        return tuple(store.names(self.kind))
+
+
+def prepare(command: click.Command) -> click.Command:
+    """Return a command that can be completed, where a shell asks."""
+    if VARIABLE not in os.environ:
+        return command
+    for param in command.params:
+        found = _type(param)
+        if found is not None:
+            param.type = found
+    return command
+
+
+def _type(param: click.Parameter) -> Any | None:  # noqa: ANN401  a click type
+    """Return the type that completes a parameter, None where nothing is known of it."""
+    for name in (*param.opts, param.name or ""):
+        if name in _KINDS:
+            return _Words(kind=_KINDS[name], files=name == "model")
+        if name in _WORDS:
+            return _Words(words=_WORDS[name])
+        if name in _FILES:
+            return _Words(files=True)
+    return None

@@ -1,0 +1,75 @@
+"""Forms of an answer: a page for people, or with `--json`, `--csv`, `--md` its document or the rows of its table.
+
+A command adds `@forms.option` and asks `forms.write(make, rows)` before it writes its page; the flags stay in click's
+context, so that no function between has to hand them on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from nhalf.cli import output
+from nhalf.errors import InputError
+from nhalf.report import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+Document = dict[str, Any]
+_ASKED: Final = "nhalf.forms"
+
+
+def _keep(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    """Keep a flag that is given in the context.
+
+    Raises
+    ------
+    InputError
+        More than one form is asked for.
+    """
+    if not given:
+        return
+    asked = context.meta.setdefault(_ASKED, parameter.name)
+    if asked != parameter.name:
+        raise InputError("more than one form is asked for", where="--json, --csv, --md", allowed="one of them")
+
+
+_FLAGS: Final = {
+    "json": "Print the document of the contract.", "csv": "Print the rows as CSV.",
+    "md": "Print the rows as a Markdown table.",
+}  # fmt: skip
+
+
+def option(command: Command) -> Command:
+    """Add the flags of the form of the answer."""
+    for name, text in reversed(_FLAGS.items()):
+        flag = click.option(f"--{name}", is_flag=True, expose_value=False, callback=_keep, help=text)
+        command = flag(command)
+    return command
+
+
+def asked() -> str:
+    """Return which form is asked for: `json`, `csv`, `md`, or nothing for a page."""
+    context = click.get_current_context(silent=True)
+    found: str = context.meta.get(_ASKED, "") if context is not None else ""
+    return found
+
+
+def write(make: Callable[[], Document], rows: str | Callable[[Document], Sequence[Mapping[str, Any]]]) -> bool:
+    """Write the document that `make` returns in the form that is asked for; return whether one was.
+
+    `rows` is the key under which the document holds the rows of its table, or what makes them of the document.
+    """
+    form = asked()
+    if not form:
+        return False
+    document = make()
+    if form == "json":
+        output.write_json(document)
+        return True
+    found = document[rows] if isinstance(rows, str) else rows(document)
+    output.write(table.to_csv(found) if form == "csv" else table.to_markdown(found))
+    return True

@@ -1,0 +1,120 @@
+"""Flips: the gain of every option at every batch, and the batches from which on other advice holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from nhalf.decide.levers import levers
+from nhalf.predict.memory import needed, usable_bytes
+from nhalf.predict.step import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nhalf.breakdown import Array
+    from nhalf.decide.option import Option
+
+LARGEST_BATCH: Final = 1024
+"""Up to this batch, or the largest that is asked for, the advice is looked at for flips."""
+_LASTING: Final = 1.15
+"""An advice that holds for less than 15 % of a batch is a wiggle of a curve, not a flip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """The batch from which on other advice holds; an empty name stands for: nothing on the list helps."""
+
+    before: str
+    after: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gains:
+    """The part of the time per token [1] that each of some changes saves at each of `batches`, by their names.
+
+    It is minus infinity where a change does not fit.
+    """
+
+    batches: Array
+    by: Mapping[str, Array]
+
+
+def steps(option: Option, batches: Array) -> Array:
+    """Return the time per token [s] of every layout (rows) at every batch, infinite where it does not fit."""
+    rows = []
+    for index in range(len(option.layouts)):
+        scenario = option.scenario(index, batches)
+        step = np.broadcast_to(np.asarray(decode(scenario).value), batches.shape)
+        held = np.broadcast_to(np.asarray(needed(scenario).value), batches.shape)
+        rows.append(np.where(held <= usable_bytes(scenario)[1], step / scenario.workload.accepted_tokens, np.inf))
+    return np.stack(rows)
+
+
+def gains(now: Option, options: Sequence[Option], batches: Array) -> Gains:
+    """Return the gain of each option at every batch that fits before anything is bought."""
+    before = np.min(steps(now, batches), axis=0)
+    kept = batches[np.isfinite(before)]
+    before = before[: len(kept)]
+    found = {option.name: 1 - np.min(steps(option, kept), axis=0) / before for option in options} if len(kept) else {}
+    return Gains(batches=kept, by=found)
+
+
+def flips(options: Sequence[Option], found: Gains) -> tuple[Flip, ...]:
+    """Return the batches at which the best option changes."""
+    kept = found.batches
+    if not len(kept):
+        return ()
+    told = np.array([np.where(found.by[each.name] >= each.error, found.by[each.name], -1.0) for each in options])
+    best = np.where(np.max(told, axis=0) > 0, np.argmax(told, axis=0), -1)
+    runs = _runs(best, kept)
+    names = {-1: "", **{index: option.name for index, option in enumerate(options)}}
+    return tuple(
+        Flip(before=names[first], after=names[second], batch=start) for (first, _), (second, start) in pairwise(runs)
+    )
+
+
+def _runs(best: Array, batches: Array) -> list[tuple[int, int]]:
+    """Return each winner that lasts with the batch at which it begins; short runs count for the one before."""
+    edges = [0, *(np.flatnonzero(np.diff(best)) + 1).tolist(), len(best)]
+    found: list[tuple[int, int]] = []
+    for start, stop in pairwise(edges):
+        winner, first = int(best[start]), int(batches[start])
+        lasts = (float(batches[stop - 1]) + 1) / first >= _LASTING
+        if found and (not lasts or found[-1][0] == winner):
+            continue
+        found.append((winner, first))
+    return found
+
+
+WIDER, QUICKER = "twice the bandwidth of the link", "half the latency of the link"
+
+
+def link_gains(now: Option, batches: Array) -> Gains:
+    """Return what a link twice as wide, and one half as late, saves of the fastest layout at every batch that fits."""
+    found = steps(now, batches)
+    fastest, before = np.argmin(found, axis=0), np.min(found, axis=0)
+    saved = {WIDER: np.zeros(len(batches)), QUICKER: np.zeros(len(batches))}
+    for index, base in enumerate(now.layouts):
+        links = [lever for lever in levers(base.having({"workload.batch": 1.0})) if "system.fabric" in lever.path]
+        scenario = now.scenario(index, batches)
+        for name, lever in zip(saved, links, strict=False):
+            moved = scenario.having({lever.path: scenario.value(lever.path) * lever.factor})
+            after = np.broadcast_to(decode(moved).value, batches.shape) / scenario.workload.accepted_tokens
+            saved[name] = np.where(fastest == index, 1 - after / before, saved[name])
+    fits = np.isfinite(before)
+    return Gains(batches=batches[fits], by={name: gain[fits] for name, gain in saved.items()})
+
+
+def wider_runs(found: Gains) -> tuple[tuple[int, int], ...]:
+    """Return the first and the last batch of each run of batches at which twice the bandwidth saves more."""
+    wants = found.by[WIDER] > found.by[QUICKER]
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], wants, [False]]).astype(int)))
+    return tuple(
+        (int(found.batches[start]), int(found.batches[stop - 1]))
+        for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+    )

@@ -1,0 +1,126 @@
+"""Slices of a grid: the points along one or two of its axes through one point, evaluated as the sweep does.
+
+A sweep may have 10^9 points, of which a picture shows a few hundred: those through its fastest point, or, where none
+fits, through its first legal one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from nhalf.decide.farm import here
+from nhalf.decide.grid import FITS, ROWS, Grid, Task
+from nhalf.decide.regime import BINDING
+from nhalf.predict.step import COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from nhalf.breakdown import Array
+    from nhalf.decide.grid import Cell, Tally
+    from nhalf.scenario import Scenario
+
+Value = str | int | float
+MOST: Final = 60
+"""Values of one axis in a slice; of more, these are picked in equal steps, both ends among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """One point: its axes by name, and its numbers; `step_s` is None where it is not legal, and `reason` says why."""
+
+    axes: Mapping[str, Value]
+    step_s: float | None = None
+    columns: Mapping[str, float]
+    per_user: float = 0.0
+    per_gpu: float = 0.0
+    fits: str = "no"
+    reason: str = ""
+
+    @property
+    def binding(self) -> str:
+        """Return the word for the largest column."""
+        return BINDING[max(self.columns, key=lambda name: self.columns[name])] if self.columns else ""
+
+
+def names(grid: Grid) -> list[str]:
+    """Return the names of all axes, in their order."""
+    return [*grid.outer, *(axis.name for axis in grid.inner)]
+
+
+def values(grid: Grid, name: str) -> list[Value]:
+    """Return the values of an axis."""
+    if name in grid.outer:
+        place = grid.outer.index(name)
+        return list(dict.fromkeys(cell.labels[place] for cell in grid.cells))
+    found: list[Value] = next(axis.values.tolist() for axis in grid.inner if axis.name == name)
+    return found
+
+
+def centre(grid: Grid, tally: Tally) -> dict[str, Value]:
+    """Return the axes of the fastest point that fits; where none does, of the first that is legal."""
+    if tally.best is not None:
+        return dict(tally.best.axes)
+    legal = next((cell for cell in grid.cells if cell.scenario is not None), grid.cells[0])
+    first = {axis.name: float(axis.values[0]) for axis in grid.inner}
+    return {**dict(zip(grid.outer, legal.labels, strict=True)), **first}
+
+
+def scenario(grid: Grid, at: Mapping[str, Value]) -> Scenario | None:
+    """Return the scenario of a point, None where it is not legal."""
+    cell = next(_cells(grid, at, ()))
+    if cell.scenario is None:
+        return None
+    return cell.scenario.having({axis.path: float(at[axis.name]) for axis in grid.inner})
+
+
+def cut(grid: Grid, at: Mapping[str, Value], along: Sequence[str], most: int = MOST) -> list[Spot]:
+    """Return the points through `at` along some axes, in the order of the table; the other axes keep their values."""
+    inner = tuple(
+        replace(axis, values=_picked(axis.values, most) if axis.name in along else np.array([float(at[axis.name])]))
+        for axis in grid.inner
+    )
+    small = Grid(outer=grid.outer, cells=tuple(_cells(grid, at, along)), inner=inner)
+    return [spot for task, answers in here(small, small.tasks()) for spot in _spots(small, task, answers)]
+
+
+def _cells(grid: Grid, at: Mapping[str, Value], along: Sequence[str]) -> Iterator[Cell]:
+    """Yield the cells that lie along some axes through a point."""
+    for cell in grid.cells:
+        labels = dict(zip(grid.outer, cell.labels, strict=True))
+        if all(name in along or label == at[name] for name, label in labels.items()):
+            yield cell
+
+
+def _picked(given: Array, most: int) -> Array:
+    """Return at most so many of the values, in equal steps, both ends among them."""
+    if len(given) <= most:
+        return given
+    found: Array = given[np.unique(np.linspace(0, len(given) - 1, most).round().astype(int))]
+    return found
+
+
+def _spots(grid: Grid, task: Task, answers: Array | None) -> Iterator[Spot]:
+    """Yield the points of a task."""
+    cell = grid.cells[task.cell]
+    labels: dict[str, Value] = dict(zip(grid.outer, cell.labels, strict=True))
+    inner = grid.values(task)
+    for place in range(task.points):
+        axes = {**labels, **{name: float(found[place]) for name, found in inner.items()}}
+        if answers is None or cell.scenario is None:
+            yield Spot(axes=axes, columns={}, reason=cell.reason)
+            continue
+        workload, step = cell.scenario.workload, float(answers[0, place])
+        batch = float(axes.get("batch", np.mean(workload.batch)))
+        kept = float(axes.get("workload.accepted_tokens", np.mean(workload.accepted_tokens)))
+        yield Spot(
+            axes=axes,
+            step_s=step,
+            columns={name: float(answers[row, place]) for row, name in enumerate(COLUMNS, start=1)},
+            per_user=kept / step,
+            per_gpu=batch * kept / step / cell.scenario.layout.devices,
+            fits=FITS[int(answers[ROWS.index("fits"), place])],
+        )

@@ -1,0 +1,92 @@
+"""The answer of `nhalf buy` and `nhalf whatif` as the JSON document of the contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nhalf.report.buy import links, verdict_interactive, verdict_throughput, why_nothing
+from nhalf.report.document import envelope, number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.decide.purchase import Effect, Purchase
+    from nhalf.loading import Default
+
+
+def document(
+    command: str, purchases: Sequence[Purchase], defaults: Sequence[Default], warnings: Sequence[str]
+) -> dict[str, Any]:
+    """Return the document of `nhalf buy` or `nhalf whatif`; of several systems, that of each and the options of all."""
+    bodies = [_body(found, defaults, warnings) for found in purchases]
+    if len(bodies) == 1:
+        return envelope(command, bodies[0])
+    verdicts = {
+        key: " ".join(f"{body['system']}: {body[key]}" for body in bodies)
+        for key in ("verdict_interactive", "verdict_throughput", "latency_or_bandwidth")
+    }
+    options = [option for body in bodies for option in body["options"]]
+    return envelope(command, {**verdicts, "model": bodies[0]["model"], "options": options, "systems": bodies})
+
+
+def _body(found: Purchase, defaults: Sequence[Default], warnings: Sequence[str]) -> dict[str, Any]:
+    """Return what the document says of one system."""
+    state = found.effects[0].before
+    return {
+            "verdict_interactive": verdict_interactive(found),
+            "verdict_throughput": verdict_throughput(found),
+            "latency_or_bandwidth": links(found),
+            "model": state.scenario.transformer.name,
+            "system": state.scenario.system.name,
+            "options": [_option(effect, found) for effect in found.effects],
+            "mix": [
+                {"name": option.name, "gain": found.mixed_gain(option)} for option in found.options if found.mix
+            ],
+            "flips": [
+                {"from": flip.before or None, "to": flip.after or None, "batch": flip.batch} for flip in found.flips
+            ],
+            "bandwidth_from_batch": found.wish_flip,
+            "links": [
+                {"batch": wish.batch, "tier": wish.tier, "gain_twice_bandwidth": wish.wider,
+                 "gain_half_latency": wish.quicker} for wish in found.wishes
+            ],
+            "tornado": [
+                {"batch": batch, "input": path, "value": value}
+                for batch, inputs in found.tornado.items()
+                for path, value in inputs.items()
+            ],
+            "defaults": [
+                {"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults
+            ],
+            "warnings": list(warnings),
+    }  # fmt: skip
+
+
+def _option(effect: Effect, found: Purchase) -> dict[str, Any]:
+    """Return one option at one batch."""
+    before, after = effect.before, effect.after
+    same = [other for other in found.effects if other.option is effect.option]
+    return {
+        "system": before.scenario.system.name,
+        "name": effect.option.name,
+        "batch": effect.batch,
+        "layout_before": before.scenario.layout.name,
+        "layout_after": after.scenario.layout.name if after else None,
+        "fits_memory": after is not None,
+        "step_before_s": before.step_s,
+        "step_after_s": after.step_s if after else None,
+        "gain": None if effect.gain is None else number(effect.gain),
+        "gain_low": effect.low,
+        "gain_high": effect.high,
+        "above_model_error": effect.above_model_error,
+        "model_error": effect.option.error,
+        "tokens_per_s_per_user_before": before.tokens_per_s_per_user,
+        "tokens_per_s_per_user_after": after.tokens_per_s_per_user if after else None,
+        "tokens_per_s_per_gpu_before": before.tokens_per_s_per_gpu,
+        "tokens_per_s_per_gpu_after": after.tokens_per_s_per_gpu if after else None,
+        "binding_before": before.binding,
+        "binding_after": after.binding if after else None,
+        "price_per_gpu": effect.option.price_per_gpu,
+        "gain_per_money": effect.gain_per_money,
+        "reason": why_nothing(same) or None,
+    }

@@ -1,0 +1,118 @@
+"""One collective on several systems side by side: what it takes at each size, what runs it there, and who is ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from nhalf import units
+from nhalf.collective import Op
+from nhalf.report.collective import verdict
+from nhalf.report.collective_document import body
+from nhalf.report.document import envelope
+from nhalf.report.page import Page
+from nhalf.report.verdict import joined
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nhalf.report.canvas import Canvas
+    from nhalf.report.collective import Answer
+
+Named = tuple[str, "Answer"]
+_TIE = 1.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Took:
+    """What a collective takes at one size [s], and how that is known: `measured`, `planned`, or by the `law`."""
+
+    time_s: float
+    kind: str
+    algorithm: str
+
+
+def _took(found: Answer, size_bytes: float) -> _Took:
+    """Return what one system takes: measured where it was, else planned, else by the fastest law."""
+    measured = {row.size_bytes: row.time_s for row in found.rows if row.kind == "measured"}
+    at = next(each for each in found.choices if each.size_bytes == size_bytes)
+    algorithm = at.algorithm or at.fastest
+    if size_bytes in measured:
+        return _Took(time_s=measured[size_bytes], kind="measured", algorithm=algorithm)
+    if at.plan is not None:
+        return _Took(time_s=at.plan.time_s, kind="planned", algorithm=at.plan.path)
+    return _Took(time_s=at.fastest_s, kind="law", algorithm=at.fastest)
+
+
+def write(several: Sequence[Named], canvas: Canvas) -> None:
+    """Write who is ahead where, a table with a column a system, and the verdict of each."""
+    canvas.paragraph(comparison(several), bold=True)
+    first = several[0][1]
+    canvas.heading(f"{first.question.op} on {first.question.ranks} ranks")
+    heads = ["size", *(head for system, _ in several for head in (system, "<"))]
+    rows = []
+    for size in first.loaded.sizes_bytes:
+        took = [_took(found, size) for _, found in several]
+        cells = [cell for each in took for cell in (units.format_time(each.time_s), each.kind)]
+        label = "-" if first.question.op == Op.BARRIER else units.format_size(size, binary=True)
+        rows.append([label, *cells])
+    canvas.table(heads, rows)
+    canvas.paragraph(
+        "measured there; planned by the tuner's own constants; or by the fastest law of the links alone.", indent="  "
+    )
+    for system, found in several:
+        canvas.heading(system)
+        canvas.paragraph(f"  {verdict(found)}", indent="  ")
+    canvas.heading("Next")
+    canvas.paragraph(f"  the same with --on {several[0][0]} alone, for every algorithm and its sources", indent="    ")
+
+
+def comparison(several: Sequence[Named]) -> str:
+    """Return which system is ahead at which sizes; within 5 % none is."""
+    sizes = several[0][1].loaded.sizes_bytes
+    runs: list[tuple[str, float]] = []
+    for size in sizes:
+        took = {system: _took(found, size).time_s for system, found in several}
+        least = min(took.values())
+        ahead = joined([system for system, time_s in took.items() if time_s <= _TIE * least])
+        if not runs or runs[-1][0] != ahead:
+            runs.append((ahead, size))
+    if len(runs) == 1:
+        return f"Fastest at every size: {runs[0][0]}."
+    parts = [f"from {units.format_size(size, binary=True)} on {ahead}" for ahead, size in runs]
+    return f"Fastest: {', '.join(parts)}."
+
+
+def document(several: Sequence[Named]) -> dict[str, Any]:
+    """Return the document of several systems: rows and crossovers of all with their system, and the answer of each."""
+    bodies = [{"system": system, **body(found)} for system, found in several]
+    shared = {
+        key: [{"system": each["system"], **row} for each in bodies for row in each[key]]
+        for key in ("rows", "crossovers")
+    }
+    kept = [{key: value for key, value in each.items() if key not in shared} for each in bodies]
+    return envelope("collective", {"verdict": comparison(several), **shared, "systems": kept})
+
+
+def page(several: Sequence[Named], make: Callable[[Answer], Page]) -> Page:
+    """Return the pages of all systems as one; `make` makes that of one."""
+    pages = [(system, make(found)) for system, found in several]
+    sections = [
+        replace(
+            section,
+            key=f"{section.key}-{place}",
+            title=f"{section.title}: {system}",
+            figures=[replace(figure, key=f"{figure.key}-{place}") for figure in section.figures],
+        )
+        for place, (system, one) in enumerate(pages)
+        for section in one.sections
+    ]
+    first = several[0][1].question
+    return Page(
+        title=f"{first.op} on {first.ranks} ranks of {joined([system for system, _ in several])}",
+        verdict=[comparison(several), *(text for _, one in pages for text in one.verdict)],
+        cards=[replace(card, label=f"{system}: {card.label}") for system, one in pages for card in one.cards],
+        sections=sections,
+        constants=[replace(each, path=f"{system}: {each.path}") for system, one in pages for each in one.constants],
+        notes=list(dict.fromkeys(note for _, one in pages for note in one.notes)),
+    )

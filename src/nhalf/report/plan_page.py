@@ -1,0 +1,275 @@
+"""The answer of `nhalf plan` as a page: the chosen layout, the front, why the others are behind, what binds where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from nhalf import units
+from nhalf.decide.elasticity import elasticities
+from nhalf.decide.launch_lines import lines, switches
+from nhalf.decide.layouts import name
+from nhalf.decide.levers import levers
+from nhalf.decide.regime import crossover
+from nhalf.report import verdict as words
+from nhalf.report.figures.pareto import Spot, pareto
+from nhalf.report.figures.regime import regime
+from nhalf.report.figures.stacks import Stack, stacks
+from nhalf.report.page import Card, Code, Constant, Meter, Page, Section
+from nhalf.report.plan import left_out, served
+from nhalf.report.plan_why import token_columns, why
+from nhalf.report.plan_words import GOALS, apart, judgement, rate, rule_of_thumb, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.decide.candidates import Choice
+    from nhalf.decide.search import Plan
+    from nhalf.report.figures.figure import Figure
+    from nhalf.report.plan import Asked
+    from nhalf.scenario import Scenario
+
+_MOST_POINTS: Final = 1500
+_SHOWN: Final = 10
+_FEWEST: Final = 3
+_MAPPED: Final = 8
+"""Layouts in the regime map: the best one for each number of devices of a replica."""
+
+
+def page(plans: Sequence[tuple[Plan, Asked]], comparison: str = "") -> Page:
+    """Return the page of one plan, or of several systems side by side, with what `comparison` says of them."""
+    told = [paragraph for plan, asked in plans for paragraph in _told(plan, asked, several=len(plans) > 1)]
+    answered = [(plan, asked, shown) for plan, asked in plans if (shown := plan.chosen or plan.nearest) is not None]
+    every = [point for plan, _, _ in answered for point in plan.every()]
+    room = (max((p.per_user for p in every), default=1.0), max((p.per_gpu for p in every), default=1.0))
+    longest = _longest([plan for plan, _, _ in answered])
+    sections = [
+        Section(
+            key="pareto",
+            title="What a user gets against what a GPU gives",
+            lead="Every legal layout at every batch that fits in memory.",
+            figures=[_front(plan, f"pareto-{at}", room) for at, (plan, _, _) in enumerate(answered)],
+        ),
+        Section(
+            key="ranking",
+            title="Why this one: what the time goes to in each layout",
+            lead=" ".join(_reasons(plan, several=len(plans) > 1) for plan, _, _ in answered),
+            figures=[_ranking(plan, f"ranking-{at}", longest) for at, (plan, _, _) in enumerate(answered)],
+        ),
+        Section(
+            key="regime",
+            title="What binds, by batch and devices of a replica",
+            lead="The best layout for each number of devices that one replica takes. The batch is that of a replica.",
+            figures=[_map(plan, f"regime-{at}") for at, (plan, _, _) in enumerate(answered)],
+        ),
+    ]
+    sections = [section for section in sections if section.figures]
+    sections += [_launch(asked, plan.chosen, several=len(plans) > 1) for plan, asked in plans if plan.chosen]
+    scenarios = [shown.scenario for _, _, shown in answered]
+    return Page(
+        title=_title(plans, scenarios),
+        verdict=[*([comparison] if comparison else []), *told],
+        cards=[_card(plan, shown) for plan, _, shown in answered],
+        sections=sections,
+        constants=_constants(scenarios),
+        notes=_notes(plans),
+    )
+
+
+def _title(plans: Sequence[tuple[Plan, Asked]], scenarios: Sequence[Scenario]) -> str:
+    """Return what the page is about."""
+    if not scenarios:
+        return "nhalf plan"
+    systems = words.joined(list(dict.fromkeys(each.system.name for each in scenarios)))
+    return f"{scenarios[0].transformer.name} on {plans[0][0].gpus} devices of {systems}"
+
+
+def _told(plan: Plan, asked: Asked, *, several: bool) -> list[str]:
+    """Return the paragraphs of one plan: the verdict, the judgement of a launch line, pools, the rule of thumb."""
+    shown = plan.chosen or plan.nearest
+    found = [verdict(plan), judgement(plan, asked.launched), apart(plan) if plan.wish.pools else ""]
+    found.append(" ".join(rule_of_thumb(rule) for rule in plan.rules))
+    if several:
+        system = shown.scenario.system.name if shown is not None else ""
+        return [f"{system}: {' '.join(text for text in found if text)}"]
+    return [text[:1].upper() + text[1:] for text in found if text]
+
+
+def _reasons(plan: Plan, *, several: bool) -> str:
+    """Return why the layouts that are told apart from the chosen one are behind it."""
+    found = why(plan)
+    system = f"On {plan.rows[0].candidate.scenario.system.name}: " if several and found else ""
+    return f"{system}{' '.join(found)}"
+
+
+def _card(plan: Plan, shown: Choice) -> Card:
+    """Return the number of one plan."""
+    scenario = shown.scenario
+    first = shown.ttft_s
+    beside = [f"{units.format_time(shown.tpot_s)} per token, {rate(shown.per_user)} tokens/s per user"]
+    if first is not None:
+        beside.append(
+            f"first token after {units.format_time(first[0])} alone, {units.format_time(first[1])} in a burst"
+        )
+    cost = shown.cost_per_mtoken(plan.wish.price_per_hour)
+    if cost is not None:
+        beside.append(f"{units.format_money(cost)} per million tokens")
+    beside.append(f"bound by {shown.binding}")
+    found = levers(scenario)
+    links = [lever for lever in found if lever.path.startswith("system.fabric")]
+    others = sorted((lever for lever in found if lever not in links), key=lambda lever: -lever.gain)
+    kind = "" if plan.chosen is not None else " (nearest: misses the limits)"
+    return Card(
+        label=f"{scenario.system.name}: {name(shown.layout)}, batch {shown.batch}{kind}",
+        number=f"{rate(shown.per_gpu)} tok/s/GPU",
+        beside=tuple(beside),
+        meters=[
+            Meter(label=lever.name, share=lever.gain, text=words.percent(lever.gain)) for lever in (*links, *others[:1])
+        ],
+    )
+
+
+def _front(plan: Plan, key: str, room: tuple[float, float]) -> Figure:
+    """Return the front of one plan, with every other point that fits, thinned where there are very many."""
+    front = {(id(row.candidate), row.place) for row in plan.pareto}
+    tied = {(id(row.candidate), row.place) for row in plan.rows if row.tied}
+    chosen = None if plan.chosen is None else (id(plan.chosen.candidate), plan.chosen.place)
+    every = list(plan.every())
+    step = -(-len(every) // _MOST_POINTS)
+    spots = []
+    for place, row in enumerate(every):
+        own = (id(row.candidate), row.place)
+        role = "chosen" if own == chosen else "tied" if own in tied else "front" if own in front else "other"
+        if role == "other" and place % step:
+            continue
+        spots.append(_spot(plan, row, role=role, front=own in front))
+    wish = plan.wish
+    limit = None
+    if wish.tpot_s is not None:
+        limit = (1 / wish.tpot_s, f"{units.format_time(wish.tpot_s)} per token")
+    scenario = every[0].candidate.scenario
+    return pareto(spots, key=key, title=f"{scenario.system.name}, {plan.gpus} devices", room=room, limit=limit)
+
+
+def _spot(plan: Plan, row: Choice, *, role: str, front: bool) -> Spot:
+    """Return one point of the front."""
+    tips = [("batch", f"{row.batch}"), ("per token", units.format_time(row.tpot_s)), ("binds", row.binding)]
+    if role != "other" and row.ttft_s is not None:
+        tips.append(("first token", f"{units.format_time(row.ttft_s[0])} to {units.format_time(row.ttft_s[1])}"))
+    cost = row.cost_per_mtoken(plan.wish.price_per_hour)
+    if cost is not None:
+        tips.append(("per million tokens", units.format_money(cost)))
+    return Spot(
+        name=name(row.layout), per_user=row.per_user, per_gpu=row.per_gpu, role=role, front=front,  # type: ignore[arg-type]
+        meets=row.meets != "no", tips=tuple(tips),
+    )  # fmt: skip
+
+
+def _longest(plans: Sequence[Plan]) -> float:
+    """Return the longest bar of all plans [s], so that their axes are one."""
+    every = [(plan, row) for plan in plans for row in _ranked(plan)]
+    return max((sum(token_columns(plan, row).values()) for plan, row in every), default=0.0)
+
+
+def _ranked(plan: Plan) -> list[Choice]:
+    """Return the layouts that are ranked: the best ones, the chosen one among them."""
+    rows = [row for row in plan.rows if row.meets != "no"]
+    # Bars far beyond the limits would press the others flat.
+    rows = (rows if len(rows) >= _FEWEST else list(plan.rows))[:_SHOWN]
+    if plan.chosen is not None and plan.chosen not in rows:
+        rows.append(plan.chosen)
+    return rows
+
+
+def _ranking(plan: Plan, key: str, longest: float) -> Figure:
+    """Return the best layouts, each with the GPU time (or, for one stream, the time) of a token, term by term."""
+    latency, rows = plan.wish.goal == "latency", _ranked(plan)
+    bars = []
+    for row in rows:
+        star = "*" if row.tied else ""
+        bars.append(
+            Stack(
+                name=f"{name(row.layout)}, batch {row.batch}{star}",
+                columns=token_columns(plan, row),
+                label=rate(row.per_user if latency else row.per_gpu),
+                bold=row is plan.chosen,
+                faint=row.meets == "no",
+                tips=(("per token", units.format_time(row.tpot_s)), ("nodes", f"{_nodes(row)}"),
+                      ("within the limits", row.meets)),
+            )
+        )  # fmt: skip
+    what = "time of a token" if latency else "GPU time of a token"
+    note = f"Bold: the chosen one. * cannot be told from it. At the end of a bar: {GOALS[plan.wish.goal]}."
+    if any(row.meets == "no" for row in rows):
+        note += " Pale: beyond the limits."
+    title = f"{rows[0].scenario.system.name}, {plan.gpus} devices"
+    return stacks(bars, key=key, title=title, axis=what, note=note, room=longest)
+
+
+def _nodes(row: Choice) -> int:
+    return row.layout.nodes(row.candidate.scenario.system.fabric)
+
+
+def _map(plan: Plan, key: str) -> Figure:
+    """Return the regime map: the best layout for each number of devices of a replica, the chosen one among them."""
+    best: dict[int, Choice] = {}
+    for row in (*((plan.chosen,) if plan.chosen is not None else ()), *plan.rows):
+        best.setdefault(row.layout.devices, row)
+    kept = sorted(best.values(), key=lambda row: row.layout.devices)[-_MAPPED:]
+    layouts = {_replica(row): row.candidate.scenario for row in kept}
+    turns = {
+        _replica(row): crossover(row.candidate.scenario).batch_at_double_floor
+        for row in kept
+        if 1 < row.layout.tensor_parallel == row.layout.devices
+    }
+    return regime(layouts, turns, key=key, title=kept[0].candidate.scenario.system.name)
+
+
+def _replica(row: Choice) -> str:
+    """Return the layout of one replica."""
+    return name(replace(row.layout, replicas=1))
+
+
+def _launch(asked: Asked, chosen: Choice, *, several: bool) -> Section:
+    """Return the lines that launch the chosen layout, and what the prediction assumes."""
+    found = lines(chosen.layout, served(chosen, asked.served_model))
+    blocks = [
+        Code(title=engine, text="\n".join([line.command, *(f"# with {also}" for also in line.also)]))
+        for engine, line in found.items()
+        if line.command
+    ]
+    cannot = [f"{engine} cannot run it: {line.reason}." for engine, line in found.items() if not line.command]
+    scenario = chosen.candidate.scenario
+    assumed = switches(chosen.layout, mode=str(scenario.stack.mode), serves_prompts=chosen.ttft_s is not None)
+    often = f", {chosen.layout.replicas} times" if chosen.layout.replicas > 1 else ""
+    lead = f"The prediction is for {scenario.stack.engine} and assumes {'; '.join(assumed)}."
+    where = f" on {scenario.system.name}" if several else ""
+    return Section(
+        key=f"launch-{scenario.system.name}" if several else "launch",
+        title=f"Launch {name(chosen.layout)}{often}{where}",
+        lead=" ".join([lead, *cannot]),
+        code=blocks,
+    )
+
+
+def _constants(scenarios: Sequence[Scenario]) -> list[Constant]:
+    """Return the constants of the layouts shown; of several systems, each path with its system."""
+    found = []
+    for scenario in scenarios:
+        shares = elasticities(scenario)
+        prefix = f"{scenario.system.name}: " if len(scenarios) > 1 else ""
+        found += [
+            Constant(path=f"{prefix}{path}", datum=datum, share=shares.get(path))
+            for path, datum in scenario.origins.items()
+        ]
+    return found
+
+
+def _notes(plans: Sequence[tuple[Plan, Asked]]) -> list[str]:
+    """Return warnings, what was left out and why, and the defaults; each once."""
+    found: list[str] = []
+    for plan, asked in plans:
+        found += asked.warnings
+        found += left_out(plan)
+        found += [f"{each.flag} {each.value}: {each.reason}" for each in asked.defaults]
+    return list(dict.fromkeys(found))
