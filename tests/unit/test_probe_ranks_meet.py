@@ -333,6 +333,18 @@ def test_a_rank_that_dies_is_named_even_while_another_is_waited_for() -> None:
     conductor.close()
 
 
+def test_the_rank_that_died_is_named_though_another_fails_of_it_first() -> None:
+    conductor = Conductor(2)
+    wires = [silent(conductor, rank) for rank in (0, 1)]
+    conductor.assemble(2.0)
+    wires[0].send({"failed": "no such process"})  # what a library says whose peer is gone
+    threading.Timer(0.4, wires[1].close).start()
+    with pytest.raises(RankLostError, match="rank 1: its process ended"):
+        conductor.ask_all({"do": "visit"}, 5.0)
+    wires[0].close()
+    conductor.close()
+
+
 def test_ranks_that_do_not_come_are_listed() -> None:
     conductor = Conductor(3)
     wire = silent(conductor, 1)

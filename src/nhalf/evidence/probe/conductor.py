@@ -115,10 +115,9 @@ class Conductor:
             if time.monotonic() > until:
                 raise self._late([rank for rank in waiting if rank not in answers], deadline_s)
             if failures and (cause := _cause(failures)) is not None:
-                raise RankLostError(cause, failures[cause]["failed"])
+                raise self._failed(cause, failures[cause]["failed"])
         if failures:
-            rank = min(failures)
-            raise RankLostError(rank, failures[rank]["failed"])
+            raise self._failed(min(failures), failures[min(failures)]["failed"])
         return answers
 
     def ask_all(self, message: Mapping[str, Any], deadline_s: float) -> dict[int, Any]:
@@ -141,6 +140,16 @@ class Conductor:
                     failures[rank] = message
                 elif "done" in message:
                     answers[rank] = message["done"]
+
+    def _failed(self, rank: int, why: str) -> RankLostError:
+        """Return the error of a rank that failed, or of the one whose end, seen a moment later, made it fail."""
+        until = time.monotonic() + _END_S
+        while time.monotonic() < until:
+            dead = self._dead()
+            if dead is not None and dead != rank:
+                return RankLostError(dead, self._ended(dead))
+            time.sleep(0.02)
+        return RankLostError(rank, why)
 
     def _ended(self, rank: int) -> str:
         """Return how a rank ended, as far as its process tells; its end may be seen a moment after its silence."""
