@@ -12,7 +12,7 @@ from nhalf.catalog import store
 from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
 from nhalf.decide.collective import Question, choice, flips, plan, rows
-from nhalf.decide.fixed_time import Pair, decompose, launch_pairs, launch_s
+from nhalf.decide.fixed_time import Pair, alike, decompose, launch_pairs, launch_s
 from nhalf.errors import InputError
 from nhalf.fabric import Span
 from nhalf.laws.collective.bandwidth import bus_factor, busbw
@@ -146,7 +146,7 @@ ALL_PAIRS = [pair for name in store.names("system") for pair in launch_pairs(sto
 
 @pytest.mark.parametrize(("library", "expected_us"), [("vllm", 18.5), ("sglang", 27.6)])
 def test_launching_from_the_host_adds_what_pairs_of_curves_say(library: str, expected_us: float) -> None:
-    added = launch_s(ALL_PAIRS, library)
+    added = launch_s([pair for pair in ALL_PAIRS if pair.library == library])
     assert added is not None
     assert 1e6 * added == pytest.approx(expected_us, rel=0.1)
 
@@ -156,7 +156,25 @@ def test_a_pair_differs_in_the_launch_alone() -> None:
     assert all(pair.eager_s > pair.graph_s > 0 for pair in ALL_PAIRS)
     on_h100 = [pair.launch_s for pair in ALL_PAIRS if (pair.system, pair.library) == ("h100-sxm", "vllm")]
     assert 14e-6 < median(on_h100) < 22e-6
-    assert launch_s(ALL_PAIRS, "nobody") is None
+    assert launch_s([]) is None
+
+
+@pytest.mark.parametrize(("library", "expected_us"), [("vllm", 18.5), ("sglang", 28.1)])
+def test_the_launch_is_that_of_the_curves_own_version(library: str, expected_us: float) -> None:
+    asked = Asked(op="all-reduce", system="h100-sxm", ranks="8", library=library, mode="eager")
+    found = load(asked)
+    (pair,) = alike(found.pairs, found.question)
+    assert found.question.curve is not None
+    assert pair.version == found.question.curve.key.version
+    assert 1e6 * pair.launch_s == pytest.approx(expected_us, rel=0.02)
+
+
+@pytest.mark.parametrize("ranks", ["3", "5", "7"])
+def test_ranks_that_run_another_kernel_are_planned_and_not_read_between_curves(ranks: str) -> None:
+    found = load(Asked(op="all-reduce", system="h100-sxm", ranks=ranks))
+    assert found.question.curve is None
+    assert load(Asked(op="all-reduce", system="h100-sxm", ranks="6")).question.curve is not None
+    assert load(Asked(op="all-reduce", system="h100-sxm", ranks=ranks, library="nccl", mode="host")).question.curve
 
 
 KNOWN = store.fixed_time()
@@ -278,3 +296,14 @@ def test_bad_input_is_one_clear_error(asked: dict[str, Any], message: str) -> No
 def test_modes_choose_their_own_curve() -> None:
     floors = [on("h100-sxm", 8, mode=mode).curve for mode in ("graph", "eager")]
     assert [curve.key.mode for curve in floors if curve is not None] == [Mode.GRAPH, Mode.EAGER]
+
+
+@pytest.mark.parametrize("sizes", ["1e307B", "1KiB:1e30B", "2EB"])
+def test_a_size_that_no_memory_holds_is_refused(sizes: str) -> None:
+    with pytest.raises(InputError, match="no memory holds"):
+        load(Asked(op="all-reduce", system="h100-sxm", ranks="8", sizes=sizes))
+
+
+def test_more_ranks_than_any_machine_has_are_refused() -> None:
+    with pytest.raises(InputError, match="more than any machine"):
+        load(Asked(op="all-reduce", system="h100-sxm", ranks="1000000000000"))

@@ -181,6 +181,13 @@ def test_ranks_below_the_smallest_measured_are_refused() -> None:
         of_points(SIZES, TIMES_8).floor_s(3)
 
 
+def test_a_kernel_for_even_counts_says_nothing_of_odd_ones() -> None:
+    even = curve(even_only=True)
+    assert [ranks for ranks in range(1, 10) if even.covers(ranks)] == [1, 2, 4, 6, 8]
+    with pytest.raises(InputError, match="even ones"):
+        even.time_s(16384.0, 5)
+
+
 # ------------------------------------------------------------------------------------------------------- crossovers
 
 

@@ -29,6 +29,8 @@ _WIDTHS: Final = {
     "int8": 1, "uint8": 1, "fp8": 1, "float8": 1,
     "float32": 4, "float": 4, "fp32": 4,
 }  # fmt: skip
+_EVEN_ONLY: Final = ("vllm", "sglang", "trtllm")
+"""Libraries whose own all-reduce runs on 2, 4, 6 and 8 ranks (thresholds.toml); on others they hand over to NCCL."""
 _DEFAULT_DTYPE: Final = "bfloat16"
 
 # Python's packaging order (PEP 440) for the words that versions carry; a release sorts as 0, a number after its words.
@@ -116,6 +118,7 @@ def _curve(rows: Sequence[_Row], system: str, where: str) -> MeasuredCurve:
     """Return the curve that the rows of one key make."""
     number, first = rows[0]
     here = f"{where}, line {number}"
+    op = Op.parse(first["op"], where=here)
     points = sorted((_points(row, f"{where}, line {n}") for n, row in rows), key=lambda point: point.ranks)
     return MeasuredCurve(
         key=CurveKey(
@@ -123,7 +126,7 @@ def _curve(rows: Sequence[_Row], system: str, where: str) -> MeasuredCurve:
             library=first["library"],
             version=first["version"],
             mode=Mode.parse(first["mode"], where=here),
-            op=Op.parse(first["op"], where=here),
+            op=op,
             dtype=first["dtype"],
             kernel=first["kernel"],
         ),
@@ -136,6 +139,7 @@ def _curve(rows: Sequence[_Row], system: str, where: str) -> MeasuredCurve:
         date=first["date"],
         flag=first["flag"],
         note=" ".join(dict.fromkeys(row["note"] for _, row in rows if row["note"])),
+        even_only=op == Op.ALL_REDUCE and first["library"] in _EVEN_ONLY,
     )
 
 

@@ -56,7 +56,8 @@ class MeasuredCurve:
     medians of the repeats. `log_sd` is the noise of one point as the standard deviation of ln t. `flag` is not empty
     when the measurement is known to be unlike the system (the catalogue then passes it over unless its version is
     named); `note` says what a reader should know. `lent_to` names another system that a sibling's curve stands in for:
-    there nothing counts as measured, and the band is wider.
+    there nothing counts as measured, and the band is wider. `even_only`: its kernel is built for even rank counts, and
+    another one runs on odd ones.
 
     Raises InputError when arrays do not pair, sizes or ranks do not rise, or a time or the noise is impossible.
     """
@@ -72,6 +73,7 @@ class MeasuredCurve:
     flag: str = ""
     note: str = ""
     lent_to: str = ""
+    even_only: bool = False
     _at: dict[int, CurveAt] = field(default_factory=dict, init=False, repr=False)
     _shared: list[Surface] = field(default_factory=list, init=False, repr=False)
 
@@ -130,6 +132,11 @@ class MeasuredCurve:
     def is_measured(self, ranks: int) -> bool:
         """Return whether this number of ranks was measured, rather than lying between two, or on a sibling alone."""
         return ranks in self.ranks and not self.lent_to
+
+    def covers(self, ranks: int) -> bool:
+        """Return whether a number of ranks is 1, was measured, or lies between two that were and runs their kernel."""
+        between = self.ranks[0] < ranks < self.ranks[-1] and not (self.even_only and ranks % 2)
+        return ranks == 1 or ranks in self.ranks or between
 
     def floor_s(self, ranks: int) -> float:
         """Return the floor [s]: the median time up to 2 KiB, or the time of the smallest message when none is so small.
@@ -190,12 +197,12 @@ class MeasuredCurve:
         if ranks in self.ranks:
             index = self.ranks.index(ranks)
             return knots.through(self.sizes_bytes[index], self.times_s[index], self.log_sd)
-        if not self.ranks[0] < ranks < self.ranks[-1]:
+        if not self.covers(ranks):
             measured = ", ".join(map(str, self.ranks))
             raise InputError(
                 f"{ranks} ranks lie outside what was measured ({measured})",
                 where=str(self.key),
-                allowed=f"1, or {self.ranks[0]} to {self.ranks[-1]} ranks",
+                allowed=f"1, or {self.ranks[0]} to {self.ranks[-1]} ranks{', even ones' if self.even_only else ''}",
                 do="take a law for other ranks: another number may run another kernel, so a curve is not extended",
             )
         return knots.between(self._surface(), ranks)

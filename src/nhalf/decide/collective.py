@@ -209,7 +209,10 @@ def _of_law(question: Question, name: str, size_bytes: float, chosen: Choice) ->
 
 
 def _of_curve(question: Question, size_bytes: float) -> Row | None:
-    """Return the row of what was measured, its floor as the fixed time."""
+    """Return the row of the measured curve, its floor as the fixed time.
+
+    It is modelled where the ranks lie between measured ones, or a sibling lends the curve.
+    """
     if question.curve is None:
         return None
     at = question.curve.at(question.ranks)
@@ -224,7 +227,7 @@ def _of_curve(question: Question, size_bytes: float) -> Row | None:
         high_s=time_s * width,
         fixed_s=fixed_s,
         transfer_s=time_s - fixed_s,
-        kind="measured",
+        kind="measured" if question.curve.is_measured(question.ranks) else "modelled",
         chosen=True,
         fastest=False,
         runs=True,

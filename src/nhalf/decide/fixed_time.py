@@ -19,7 +19,7 @@ from nhalf.decide.collective import choice, plan
 from nhalf.link import Link
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nhalf.citation import Datum, Kind
     from nhalf.curve import MeasuredCurve
@@ -98,13 +98,28 @@ def launch_pairs(curves: Iterable[MeasuredCurve]) -> list[Pair]:
     return found
 
 
-def launch_s(pairs: Iterable[Pair], library: str) -> float | None:
-    """Return what launching from the host adds to a library's all-reduce [s]: the median of its pairs, None without."""
-    added = [pair.launch_s for pair in pairs if pair.library == library]
+def alike(pairs: Sequence[Pair], question: Question) -> list[Pair]:
+    """Return the pairs that say what launching from the host adds to the question's collective.
+
+    The one of its own curve, at its version and rank count; without one all pairs of its library.
+    """
+    if question.library is None:
+        return []
+    own = [pair for pair in pairs if pair.library == question.library.name]
+    curve = question.curve
+    if curve is None:
+        return own
+    same = (curve.key.system, curve.key.version, question.ranks)
+    return [pair for pair in own if (pair.system, pair.version, pair.ranks) == same] or own
+
+
+def launch_s(pairs: Iterable[Pair]) -> float | None:
+    """Return what launching from the host adds [s]: the median of some pairs, None without any."""
+    added = [pair.launch_s for pair in pairs]
     return median(added) if added else None
 
 
-def decompose(question: Question, known: Mapping[str, Datum], pairs: Iterable[Pair]) -> FixedTime | None:
+def decompose(question: Question, known: Mapping[str, Datum], pairs: Sequence[Pair]) -> FixedTime | None:
     """Return where the fixed time of the question's collective goes, or None where neither curve nor plan gives it.
 
     `known` are the parts that no curve shows (`switch_hop`, `network_hop`, `graph_node`, `tcp_step`); `pairs` are those
@@ -172,7 +187,8 @@ def _base(question: Question) -> tuple[float, str, str] | None:
     """Return the fixed time [s], whether it is measured or planned, and the algorithm of a small message."""
     chosen = choice(question, SMALL_BYTES).algorithm
     if question.curve is not None:
-        return question.curve.floor_s(question.ranks), "measured", chosen or question.fastest(SMALL_BYTES)
+        kind = "measured" if question.curve.is_measured(question.ranks) else "modelled"
+        return question.curve.floor_s(question.ranks), kind, chosen or question.fastest(SMALL_BYTES)
     expected = plan(question, SMALL_BYTES)
     return None if expected is None else (expected.fixed_s, "planned", expected.algorithm)
 
@@ -202,11 +218,9 @@ def _unit_latency(question: Question, tier: str) -> Span:
     return replace(span, intra=intra, inter=inter)
 
 
-def _launch(question: Question, pairs: Iterable[Pair]) -> float:
+def _launch(question: Question, pairs: Sequence[Pair]) -> float:
     """Return what the host's launch adds in the question's mode [s]."""
-    if question.mode != Mode.EAGER or question.library is None:
-        return 0.0
-    return launch_s(pairs, question.library.name) or 0.0
+    return (launch_s(alike(pairs, question)) or 0.0) if question.mode == Mode.EAGER else 0.0
 
 
 def _bypasses(question: Question, across: float, stack_s: float, known: Mapping[str, Datum]) -> tuple[Bypass, ...]:

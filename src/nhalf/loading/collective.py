@@ -32,6 +32,8 @@ LIBRARY: Final = "vllm"
 HELP: Final = ("nvls", "sharp", "torus")
 """What a machine may have beyond links that `--has` can name."""
 _LONGEST: Final = 200
+_MOST_BYTES: Final = 1e18
+_MOST_RANKS: Final = 1 << 20
 _DOUBLING: Final = 2.0
 _BINARY: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _NCCL_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)B?", re.IGNORECASE)
@@ -201,7 +203,7 @@ def _rule(rules: Sequence[Rule], span: Span, fabric: Fabric, has: frozenset[str]
 def _curve(system: System, library: str, mode: Mode, op: Op, ranks: int) -> MeasuredCurve | None:
     """Return the curve of a library on a system that holds a number of ranks, or None."""
     curve = find(system.curves, library, mode=mode, op=op)
-    within = curve is not None and curve.ranks[0] <= ranks <= curve.ranks[-1]
+    within = curve is not None and curve.covers(ranks)
     return curve if within and ranks <= system.fabric.devices_per_node else None
 
 
@@ -231,6 +233,9 @@ def _ranks(asked: Asked) -> int:
     ranks = counts.pop()
     if ranks == 1:
         raise InputError("one rank waits for nobody", where=given[0][0], allowed="2 or more ranks")
+    if ranks > _MOST_RANKS:
+        raise InputError(f"{ranks} ranks are more than any machine has", where=given[0][0],
+                         allowed=f"2 to {_MOST_RANKS}")  # fmt: skip
     return ranks
 
 
@@ -269,7 +274,7 @@ def nccl_size(text: str, *, where: str) -> float:
         raise InputError(
             f"{text!r} is no size of nccl-tests", where=where, allowed="8, 512K, 128M, 1G: powers of 1024, above 0"
         )
-    return float(found[1]) * 1024.0 ** _BINARY[found[2].upper()]
+    return _held(float(found[1]) * 1024.0 ** _BINARY[found[2].upper()], where)
 
 
 def parse_sizes(text: str, *, where: str = "--sizes") -> list[float]:
@@ -290,7 +295,14 @@ def _size(text: str, where: str) -> float:
     size = units.parse(text, "size", where=where)
     if size <= 0:
         raise InputError("a message of no bytes has no place on a scale of sizes", where=where, allowed="above 0")
-    return size
+    return _held(size, where)
+
+
+def _held(size_bytes: float, where: str) -> float:
+    """Return a size [bytes] that a memory can hold."""
+    if size_bytes > _MOST_BYTES:
+        raise InputError("no memory holds a message of that size", where=where, allowed="up to 1 EB (1e18 bytes)")
+    return size_bytes
 
 
 def _factor(text: str, where: str) -> float:

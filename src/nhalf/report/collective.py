@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nhalf import units
 from nhalf.collective import Op
 from nhalf.decide.collective import choice, flips, rows, symmetric
-from nhalf.decide.fixed_time import decompose, launch_s
+from nhalf.decide.fixed_time import alike, decompose, launch_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,7 +136,7 @@ def _number(found: Answer) -> str:
     law = f"{units.format_time(at.fastest_s)} by the law of {at.fastest}"
     head = "" if question.op == Op.BARRIER else f"{_size(size)}: "
     if question.curve is not None:
-        measured = next(row for row in found.rows if row.kind == "measured" and row.size_bytes == size)
+        measured = next(row for row in found.rows if row.kind != "law" and row.size_bytes == size)
         key = question.curve.key
         where = "measured" if question.ranks in question.curve.ranks else "between measured rank counts"
         where += f" on {key.system}, a sibling" if question.curve.lent_to else ""
@@ -172,13 +172,13 @@ def _size(size_bytes: float) -> str:
 def _by_size(found: Answer, canvas: Canvas) -> None:
     """Write a line for each size: the fastest law, the library's choice, what was measured or planned, and busbw."""
     question = found.question
-    measured = {row.size_bytes: row for row in found.rows if row.kind == "measured"}
+    measured = {row.size_bytes: row for row in found.rows if row.kind != "law"}
     laws = {(row.size_bytes, row.algorithm): row for row in found.rows if row.kind == "law"}
     wide = canvas.width >= _WIDE
     heads = ["size", "<fastest", "law"]
     if question.library is not None:
         heads += [f"<{found.loaded.library} runs", *(["its law"] if wide else []), "loses"]
-        heads += ["measured" if measured else "planned"]
+        heads += [next((row.kind for row in measured.values()), "planned")]
     heads += [*(["algbw"] if wide else []), "busbw"]
     lines = []
     for each in found.choices:
@@ -255,13 +255,13 @@ def _fixed_time(found: Answer, canvas: Canvas) -> None:
     for bypass in fixed.bypasses:
         saved = units.format_time(bypass.saves_s)
         canvas.paragraph(f"  {bypass.name}: {saved} ({bypass.kind}; {bypass.how})", indent="    ")
-    added = launch_s(found.loaded.pairs, found.loaded.library)
+    pairs = alike(found.loaded.pairs, found.question)
+    added = launch_s(pairs)
     if added is not None:
-        count = sum(pair.library == found.loaded.library for pair in found.loaded.pairs)
-        more = units.format_time(added)
+        which = f"{pairs[0].version} on these ranks" if len(pairs) == 1 else f"median of {len(pairs)} pairs of curves"
         canvas.paragraph(
-            f"  Launched by the host instead of a graph, {found.loaded.library} takes {more} more (median of {count} "
-            "pairs of measured curves).",
+            f"  Launched by the host instead of a graph, {found.loaded.library} takes {units.format_time(added)} more "
+            f"(measured: {which}).",
             indent="    ",
         )
 

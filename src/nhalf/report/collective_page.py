@@ -35,13 +35,14 @@ def page(found: Answer) -> Page:
 
 def _cards(found: Answer) -> list[Card]:
     """Return what was measured or planned at three sizes, with the law beside it."""
-    measured = {row.size_bytes: row.time_s for row in found.rows if row.kind == "measured"}
+    measured = {row.size_bytes: row.time_s for row in found.rows if row.kind != "law"}
+    read = next((row.kind for row in found.rows if row.kind != "law"), "")
     choices = found.choices
     cards = []
     for each in dict.fromkeys((choices[0], choices[len(choices) // 2], choices[-1])):
         law = f"{units.format_time(each.fastest_s)} by the law of {each.fastest}"
         best = measured.get(each.size_bytes)
-        kind = "measured" if best is not None else "planned by the tuner's constants" if each.plan else "by the law"
+        kind = read if best is not None else "planned by the tuner's constants" if each.plan else "by the law"
         time = best if best is not None else each.plan.time_s if each.plan else each.fastest_s
         label = f"{size(each.size_bytes)}, {kind}" if found.question.op != Op.BARRIER else kind
         cards.append(Card(label=label, number=units.format_time(time), beside=(law,)))

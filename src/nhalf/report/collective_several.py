@@ -34,11 +34,11 @@ class _Took:
 
 def _took(found: Answer, size_bytes: float) -> _Took:
     """Return what one system takes: measured where it was, else planned, else by the fastest law."""
-    measured = {row.size_bytes: row.time_s for row in found.rows if row.kind == "measured"}
+    measured = {row.size_bytes: row for row in found.rows if row.kind != "law"}
     at = next(each for each in found.choices if each.size_bytes == size_bytes)
     algorithm = at.algorithm or at.fastest
     if size_bytes in measured:
-        return _Took(time_s=measured[size_bytes], kind="measured", algorithm=algorithm)
+        return _Took(time_s=measured[size_bytes].time_s, kind=measured[size_bytes].kind, algorithm=algorithm)
     if at.plan is not None:
         return _Took(time_s=at.plan.time_s, kind="planned", algorithm=at.plan.path)
     return _Took(time_s=at.fastest_s, kind="law", algorithm=at.fastest)
