@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from nhalf.catalog import store
 from nhalf.catalog.build import link
 from nhalf.catalog.reading import convert_each, parse
 from nhalf.catalog.schema import NamedLink
@@ -96,6 +98,13 @@ def test_evidence_too_weak_is_said_and_leaves_with_4(tmp_path: Path) -> None:
     result = run(write_csv(tmp_path / "short.csv", short))
     assert "one size only (8 B)" in failed(result, WeakEvidenceError)
     assert "all_reduce_perf -b 8 -e 1G -f 2 -g 8" in result.output
+
+
+def test_a_model_says_from_which_batch_bytes_count(log: str) -> None:
+    text = " ".join(run(log, "--model", "llama-3.1-70b", "--batch", "1").output.split())
+    found = re.search(r"more than half of the time from batch (\d+) on \(([\d.]+) MB\)", text)
+    assert found is not None
+    assert int(found[1]) == pytest.approx(float(found[2]) * 1e6 / 16384, rel=0.02)
 
 
 def test_a_model_marks_its_messages(log: str) -> None:
@@ -266,6 +275,38 @@ def test_several_ranks_take_the_launch_out_of_the_latency() -> None:
     together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     latency, _, _ = links(write_links(fit(together), date="2026-11-29"))["intra-node"]
     assert latency == pytest.approx(0.8e-6, rel=0.05)
+
+
+def test_between_nodes_only_the_steps_that_cross_them_count_and_the_nics_are_shared() -> None:
+    across = columns(46.0, 192.0, ranks=16) | {"nodes": [2] * len(SIZES)}
+    latency, bandwidth, _ = links(write_links(fit(across), date="2026-11-29"))["inter-node"]
+    assert latency == pytest.approx(46e-6 / 4, rel=0.02)  # a ring of two nodes crosses four times
+    assert bandwidth == pytest.approx(192e9 * 2 * 15 / 16 / 8, rel=0.02)  # bus bandwidth over the 8 NICs of a node
+
+
+def test_rings_over_every_nic_of_a_node_are_not_above_the_link() -> None:
+    across = columns(46.0, 192.0, ranks=16) | {"nodes": [2] * len(SIZES)}
+    system, _ = store.system("h100-sxm")
+    (plain,) = fit(across, system=system).curves
+    assert "above-the-link" not in [note.code for note in plain.notes]
+    faster = columns(46.0, 260.0, ranks=16) | {"nodes": [2] * len(SIZES)}
+    (reduced,) = fit(faster, system=system).curves
+    assert "above-the-link" in [note.code for note in reduced.notes]
+
+
+def test_microseconds_read_as_seconds_are_an_error_of_units(tmp_path: Path) -> None:
+    given = columns()
+    wrong = given | {"seconds": given["seconds"] * 1e6}
+    result = run(write_csv(tmp_path / "wrong.csv", wrong))
+    assert "an error of units" in " ".join(result.output.split())
+    assert "buys little" not in result.output
+
+
+def test_the_next_command_uses_the_links_that_were_written(log: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "links.toml")
+    result = run(log, "-o", target, "--model", "qwen3-32b")
+    assert f"wrote {target}" in result.stderr
+    assert f"nhalf decode qwen3-32b --on h100-sxm --links {target}" in " ".join(result.stdout.split())
 
 
 def test_a_fit_without_a_link_writes_no_file(tmp_path: Path) -> None:

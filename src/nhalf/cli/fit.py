@@ -49,7 +49,8 @@ _COUNTS = ("ranks", "nodes")
     "files",
     metavar="FILE",
     multiple=True,
-    help="Write the links for nhalf decode --links, a page (report.html) or a figure (.svg, .png).",
+    help="Write the links for nhalf decode --links (.toml), a page (report.html) or a figure (.svg, .png); these need "
+    "nhalf[report].",
 )
 @forms.option
 def fit(
@@ -62,14 +63,19 @@ def fit(
     marks, doubts = _marks(found, model, batch) if model else ([], [])
     compared = compare(found, _fit((flags["other"],), flags)) if flags["other"] is not None else None
     tripped, unknown = _judged(found, asked)
-    answer = report.Answer(fit=found, marks=marks, mark_doubts=doubts, comparison=compared, tripped=tripped)
+    links = [file for file in files if not page_file.is_page(file)]
+    answer = report.Answer(
+        fit=found, marks=marks, mark_doubts=doubts, comparison=compared, tripped=tripped,
+        links=links[0] if links else "", **({"model": model} if model else {}),
+    )  # fmt: skip
     if not forms.write(lambda: report.document(answer), "fits"):
         canvas = output.canvas()
         report.write(answer, canvas)
         output.write(canvas.text)
     page_file.write([file for file in files if page_file.is_page(file)], lambda: page(answer))
-    for links in [file for file in files if not page_file.is_page(file)]:
-        write_text(Path(links), write_links(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat()))
+    for file in links:
+        write_text(Path(file), write_links(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat()))
+        click.echo(f"wrote {file}", err=True)
     if tripped:
         raise NoAnswerError("; ".join(tripped), where="--fail-if", allowed=f"not {' and not '.join(gates)}")
     if unknown is not None:

@@ -30,6 +30,10 @@ _APART: Final = 0.1
 _WORST: Final = 0.2
 _DEVICE_TOOLS: Final = ("nccl", "rccl", "nvshmem", "mscclpp")
 
+_IN_RINGS: Final = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.BROADCAST, Op.REDUCE)
+_SLOWEST: Final = 1.0
+"""No network that ranks share takes longer [s] over a message of no bytes: a column of microseconds read as seconds."""
+
 CHECKS: Final = (
     "the transport in the log (NCCL_DEBUG=INFO: NET/Socket or SHM where P2P, NVLS or NET/IB was meant), P2P "
     "(nvidia-smi topo -p2p r), ACS in the BIOS, GPU-direct RDMA (nvidia-peermem or dma-buf), and that the application "
@@ -57,6 +61,21 @@ def expected_link(fit: CurveFit, system: System) -> Link:
     key, fabric = fit.series.key, system.fabric
     across = (key.nodes or 1) > 1 or (key.nodes is None and (key.ranks or 1) > fabric.devices_per_node)
     return fabric.inter_node if across else fabric.intra_node
+
+
+def _ceiling(fit: CurveFit, system: System) -> float:
+    """Return the bus bandwidth [bytes/s] that the links of a system allow the ranks of a fit.
+
+    Rings across nodes run side by side over every NIC of a node, up to one for each of its ranks; a message between two
+    ranks has one.
+    """
+    key, fabric = fit.series.key, system.fabric
+    one = float(expected_link(fit, system).bandwidth_bytes_per_s)
+    if key.op not in _IN_RINGS or key.ranks is None or one == float(fabric.intra_node.bandwidth_bytes_per_s):
+        return one
+    nodes = key.nodes or -(-key.ranks // fabric.devices_per_node)
+    rails = min(float(np.mean(fabric.nics_per_node)), key.ranks / nodes)
+    return min(max(rails, 1.0) * one, float(fabric.intra_node.bandwidth_bytes_per_s))
 
 
 def _notes(fit: CurveFit) -> Iterator[Note]:
@@ -100,10 +119,14 @@ def _of_form(fit: CurveFit) -> Iterator[Note]:
 
 
 def _not_the_link(fit: CurveFit, system: System | None) -> Iterator[Note]:
-    """Yield why the numbers describe configuration or software."""
+    """Yield why the numbers describe configuration or software, or another unit."""
     key = fit.series.key
+    if fit.floor_s is not None and fit.floor_s > _SLOWEST and not fit.latency_refusal and key.quantity != "predicted":
+        yield Note(code="not-the-link", text=f"a floor of {units.format_time(fit.floor_s)} is above any network's: an "
+                   "error of units (columns are seconds, time_us, time_ms), or software")  # fmt: skip
+        return
     if system is not None and fit.bandwidth is not None:
-        link = float(expected_link(fit, system).bandwidth_bytes_per_s)
+        link = _ceiling(fit, system)
         seen = _bus_bandwidth(fit)
         if seen is not None and seen < link / _SLOW_LINK:
             yield Note(code="not-the-link", text=f"the largest messages see {units.format_bandwidth(seen)} of bus "
@@ -132,7 +155,7 @@ def _bus_bandwidth(fit: CurveFit) -> float | None:
 
 def _above_the_link(fit: CurveFit, system: System) -> list[Note]:
     """Return that the switch must have reduced, when an all-reduce is faster than its link."""
-    seen, link = _bus_bandwidth(fit), float(expected_link(fit, system).bandwidth_bytes_per_s)
+    seen, link = _bus_bandwidth(fit), _ceiling(fit, system)
     if seen is None or seen <= link:
         return []
     text = f"a bus bandwidth of {units.format_bandwidth(seen)} is above the link ({units.format_bandwidth(link)})"

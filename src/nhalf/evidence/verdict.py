@@ -50,14 +50,14 @@ def _numbers(fit: CurveFit) -> str:
 
 
 def _regimes(fit: CurveFit) -> str:
-    """Return up to which size a wider link would not help."""
+    """Return up to which size a wider link helps little: where bytes are at most half of the time."""
     double, between = fit.double_floor_size_bytes, fit.double_floor_between_bytes
     if double is not None:
-        return f"; below {units.format_size(double)} a wider link buys next to nothing"
+        return f"; below {units.format_size(double)} a wider link buys little, a quarter at most for twice the width"
     if between is None:
         return ""
     low, high = map(units.format_size, between)
-    return f"; up to {low} a wider link buys next to nothing, from {high} on bytes count; no size between was run"
+    return f"; up to {low} a wider link buys little, from {high} on bytes count; no size between was run"
 
 
 def _is_guess(fit: CurveFit) -> bool:

@@ -11,13 +11,14 @@ from nhalf import units
 from nhalf.evidence.advice import advise
 from nhalf.evidence.identify import ENOUGH
 from nhalf.evidence.verdict import QUANTITIES, of_curve
+from nhalf.report import fit_parts
 from nhalf.report.canvas import grid
 from nhalf.report.document import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.evidence.comparison import Change, Comparison
+    from nhalf.evidence.comparison import Comparison
     from nhalf.evidence.curvefit import CurveFit
     from nhalf.evidence.fit import Fit
     from nhalf.evidence.intervals import Estimate
@@ -32,13 +33,18 @@ _SHOWN_ABOVE = ("switch", "one-line", "gap")  # the tables say it
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answer:
-    """What `nhalf fit` says: the fit, the decode messages on it, and the comparison, where asked for."""
+    """What `nhalf fit` says: the fit, the decode messages of a `model` on it, and the comparison, where asked for.
+
+    `links` names the file that the fitted links go to, if any.
+    """
 
     fit: Fit
     marks: Sequence[Mark] = ()
     mark_doubts: Sequence[str] = ()
     comparison: Comparison | None = None
     tripped: Sequence[str] = ()
+    links: str = ""
+    model: str = "llama-3.1-70b"
 
 
 def write(answer: Answer, canvas: Canvas) -> None:
@@ -51,15 +57,15 @@ def write(answer: Answer, canvas: Canvas) -> None:
     for text in answer.tripped:
         canvas.paragraph(f"Tripped: {text}", bold=True)
     if answer.comparison is not None:
-        _comparison(answer.comparison, canvas)
+        fit_parts.changes(answer.comparison, canvas)
     if len(curves) > 1:
         _summary(curves, canvas)
     for curve in curves[:_SHOWN]:
         write_curve(curve, canvas, several=len(curves) > 1)
     if answer.marks or answer.mark_doubts:
-        _marks(answer, canvas)
+        fit_parts.marks(answer.fit, answer.marks, answer.mark_doubts, canvas)
     write_skipped(answer.fit, canvas)
-    _next(curves, canvas)
+    _next(answer, canvas)
 
 
 def write_number(curve: CurveFit, canvas: Canvas) -> None:
@@ -202,49 +208,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2g} %"
 
 
-def _marks(answer: Answer, canvas: Canvas) -> None:
-    """Write the decode messages."""
-    canvas.heading("Decode messages on the curve")
-    regime = {True: "latency-bound", False: "bandwidth counts", None: "unknown"}
-    several = len(answer.fit.curves) > 1
-    rows = [
-        [
-            *([mark.curve] if several else []),
-            str(mark.batch),
-            units.format_size(mark.size_bytes),
-            units.format_time(mark.time_s),
-            f"{units.format_time(mark.low_s)} to {units.format_time(mark.high_s)}",
-            units.format_time(mark.per_token_s),
-            regime[mark.on_floor],
-        ]
-        for mark in answer.marks
-    ]
-    if rows:
-        names = ["<curve"] if several else []
-        canvas.table([*names, "batch", "message", "time", "80 % band", "per step", "<regime"], rows)
-    for doubt in answer.mark_doubts:
-        canvas.paragraph(f"  {doubt}", indent="    ")
-
-
-def _comparison(comparison: Comparison, canvas: Canvas) -> None:
-    """Write what moved."""
-    canvas.heading("Against the other log")
-    for change in comparison.changes:
-        canvas.paragraph(f"  {change.curve}: {_moved(change)}", indent="    ")
-    for doubt in comparison.doubts:
-        canvas.paragraph(f"  {doubt}", indent="    ")
-
-
-def _moved(change: Change) -> str:
-    """Return in words how a value changed."""
-    other, this = (units.format_value(value, change.unit) for value in (change.other, change.this))
-    text = f"{change.name} {other} there, {this} here ({100 * (change.ratio - 1.0):+.3g} %"
-    if change.low is None or change.high is None:
-        return f"{text}; no interval, so nobody can say whether that is noise)"
-    interval = f"{text}, 95 % {100 * (change.low - 1.0):+.3g} to {100 * (change.high - 1.0):+.3g} %)"
-    return f"{interval}: {'it moved, outside the noise' if change.moved else 'inside the noise'}"
-
-
 def write_skipped(fit: Fit, canvas: Canvas) -> None:
     """Write the lines that were not read."""
     if not fit.skipped:
@@ -256,8 +219,9 @@ def write_skipped(fit: Fit, canvas: Canvas) -> None:
         canvas.paragraph(f"  and {len(fit.skipped) - _FEW_SKIPPED} more (--json lists them)")
 
 
-def _next(curves: Sequence[CurveFit], canvas: Canvas) -> None:
+def _next(answer: Answer, canvas: Canvas) -> None:
     """Write what to run next: what settles an open question, or what to do with the answer."""
+    curves = answer.fit.curves
     canvas.heading("Next")
     for curve in curves:
         advice = advise(curve)
@@ -271,7 +235,10 @@ def _next(curves: Sequence[CurveFit], canvas: Canvas) -> None:
         canvas.paragraph("  measure a sweep of sizes, such as: all_reduce_perf -b 8 -e 1G -f 2 -g 8", indent="    ")
         return
     file = curves[0].series.key.file or "LOG"
-    canvas.paragraph(f"  nhalf fit {file} -o links.toml --model llama-3.1-70b --batch 1,8,64", indent="    ")
+    if answer.links:
+        canvas.paragraph(f"  nhalf decode {answer.model} --on h100-sxm --links {answer.links}", indent="    ")
+        return
+    canvas.paragraph(f"  nhalf fit {file} -o links.toml --model {answer.model} --batch 1,8,64", indent="    ")
 
 
 def document(answer: Answer) -> dict[str, Any]:

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 _HEAD: Final = """\
 # Links fitted by nhalf. A latency is that of one message and a bandwidth that of one device, one way, as in the
-# catalogue: a collective's fixed time is divided by the steps of a ring, its bandwidth is the bus bandwidth.
+# catalogue: a collective's fixed time is divided by the steps of a ring, its bandwidth is the bus bandwidth. Between
+# nodes these are the steps that cross them, and the bus bandwidth is shared by as many NICs as a node has ranks.
 """
 _SENDS_TWICE: Final = (Op.ALL_REDUCE,)
-_IN_STEPS: Final = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
+_IN_RINGS: Final = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER)
+_IN_STEPS: Final = (*_IN_RINGS, Op.ALL_TO_ALL)
 
 
 class _Value(NamedTuple):
@@ -73,12 +75,16 @@ def _entry(name: str, curve: CurveFit, curves: Sequence[CurveFit], date: str) ->
     key = curve.series.key
     origin = f"nhalf fit: {key}, {key.quantity or 'quantity unknown'}"
     latency, why = _latency(curve, curves)
+    beside = _ranks_per_node(curve)
     bandwidth = _scaled(curve.bandwidth, _sent(curve))
     lines = [f"[links.{name}]", f"title = {_text(f'Fitted: {key}')}", ""]
     lines += [f"[links.{name}.latency]", *_value(latency, "s", curve, origin, date), f"note = {_text(why)}", ""]
     lines += [f"[links.{name}.bandwidth]", *_value(bandwidth, "B/s", curve, origin, date)]
-    lines += ['per = "device"', 'direction = "one_way"']
-    if any(note.code == "above-the-link" for note in curve.notes):
+    shared = ['per = "node"', f"devices = {beside}"] if beside > 1 else ['per = "device"']
+    lines += [*shared, 'direction = "one_way"']
+    if beside > 1:
+        lines.append(f'note = "as if each of the {beside} ranks of a node had a NIC of its own"')
+    elif any(note.code == "above-the-link" for note in curve.notes):
         lines.append('note = "above the wire: the switch reduces, which only an all-reduce sees"')
     lines.append("")
     return "\n".join(lines)
@@ -91,9 +97,17 @@ def _sent(curve: CurveFit) -> float:
     return float(sent_share(np.array(float(key.ranks)), doubled=key.op in _SENDS_TWICE))
 
 
-def _steps(curve: CurveFit, ranks: int) -> float:
-    """Return the steps of a ring."""
-    return (2.0 if curve.series.key.op in _SENDS_TWICE else 1.0) * (ranks - 1)
+def _ranks_per_node(curve: CurveFit) -> int:
+    """Return the ranks of a node, which send side by side where a collective crosses nodes; else 1."""
+    key = curve.series.key
+    nodes = key.nodes or 1
+    return max(key.ranks // nodes, 1) if nodes > 1 and key.op in _IN_RINGS and key.ranks is not None else 1
+
+
+def _steps(curve: CurveFit) -> float:
+    """Return the steps of a ring; across nodes only those between nodes count, one for each node in a turn."""
+    turns = 2.0 if curve.series.key.op in _SENDS_TWICE else 1.0
+    return turns * ((curve.series.key.nodes or 1) if _ranks_per_node(curve) > 1 else (curve.series.key.ranks or 2) - 1)
 
 
 def _latency(curve: CurveFit, curves: Sequence[CurveFit]) -> tuple[_Value, str]:
@@ -107,10 +121,10 @@ def _latency(curve: CurveFit, curves: Sequence[CurveFit]) -> tuple[_Value, str]:
         if other.series.key.name == key.name and other.series.key.mode == key.mode and _tier(other) == _tier(curve)
     ]
     counts = sorted({other.series.key.ranks or 0 for other in alike})
-    own = _steps(curve, key.ranks)
+    own = _steps(curve)
     upper = _scaled(curve.latency, 1.0 / own)
-    if len(counts) > 1:
-        steps = np.array([_steps(curve, other.series.key.ranks or 2) for other in alike])
+    if len({_steps(other) for other in alike}) > 1:
+        steps = np.array([_steps(other) for other in alike])
         times = np.array([other.latency.value for other in alike if other.latency is not None])
         slope = float(np.polyfit(steps, times, 1)[0])
         if slope > 0.0:
@@ -118,7 +132,11 @@ def _latency(curve: CurveFit, curves: Sequence[CurveFit]) -> tuple[_Value, str]:
             return _Value(slope, None, high), f"growth of the fixed time per ring step over {counts} ranks"
     return upper._replace(
         low=None
-    ), f"fixed time over the {own:.0f} steps of a ring: an upper bound, as the launch is inside it"
+    ), f"fixed time over the {own:.0f} steps of a ring{_between(curve)}: an upper bound, as the launch is inside it"
+
+
+def _between(curve: CurveFit) -> str:
+    return " between nodes" if _ranks_per_node(curve) > 1 else ""
 
 
 def _scaled(found: Estimate | None, factor: float) -> _Value:

@@ -1,0 +1,71 @@
+"""Parts of the page of `nhalf fit`: the messages of a model on the curve, and what moved against another log."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from nhalf import units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.evidence.comparison import Change, Comparison
+    from nhalf.evidence.fit import Fit
+    from nhalf.evidence.marks import Mark
+    from nhalf.report.canvas import Canvas
+
+
+def marks(fit: Fit, found: Sequence[Mark], doubts: Sequence[str], canvas: Canvas) -> None:
+    """Write the decode messages, the batch from which their bytes count, and why a curve has none."""
+    canvas.heading("Decode messages on the curve")
+    regime = {True: "latency-bound", False: "bandwidth counts", None: "unknown"}
+    several = len(fit.curves) > 1
+    rows = [
+        [
+            *([mark.curve] if several else []),
+            str(mark.batch),
+            units.format_size(mark.size_bytes),
+            units.format_time(mark.time_s),
+            f"{units.format_time(mark.low_s)} to {units.format_time(mark.high_s)}",
+            units.format_time(mark.per_token_s),
+            regime[mark.on_floor],
+        ]
+        for mark in found
+    ]
+    if rows:
+        names = ["<curve"] if several else []
+        canvas.table([*names, "batch", "message", "time", "80 % band", "per step", "<regime"], rows)
+    for text in dict.fromkeys(filter(None, (_from_batch(mark, fit) for mark in found))):
+        canvas.paragraph(f"  {text}", indent="    ")
+    for doubt in doubts:
+        canvas.paragraph(f"  {doubt}", indent="    ")
+
+
+def _from_batch(mark: Mark, fit: Fit) -> str:
+    """Return from which batch on bytes are more than half of a message's time, where its curve tells."""
+    curve = next(each for each in fit.curves if str(each.series.key) == mark.curve)
+    double = curve.double_floor_size_bytes
+    if double is None:
+        return ""
+    batch = math.ceil(double * mark.batch / mark.size_bytes)
+    return f"{mark.curve}: bytes are more than half of the time from batch {batch} on ({units.format_size(double)})."
+
+
+def changes(comparison: Comparison, canvas: Canvas) -> None:
+    """Write what moved against another log."""
+    canvas.heading("Against the other log")
+    for change in comparison.changes:
+        canvas.paragraph(f"  {change.curve}: {_moved(change)}", indent="    ")
+    for doubt in comparison.doubts:
+        canvas.paragraph(f"  {doubt}", indent="    ")
+
+
+def _moved(change: Change) -> str:
+    """Return in words how a value changed."""
+    other, this = (units.format_value(value, change.unit) for value in (change.other, change.this))
+    text = f"{change.name} {other} there, {this} here ({100 * (change.ratio - 1.0):+.3g} %"
+    if change.low is None or change.high is None:
+        return f"{text}; no interval, so nobody can say whether that is noise)"
+    interval = f"{text}, 95 % {100 * (change.low - 1.0):+.3g} to {100 * (change.high - 1.0):+.3g} %)"
+    return f"{interval}: {'it moved, outside the noise' if change.moved else 'inside the noise'}"
