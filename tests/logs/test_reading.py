@@ -247,3 +247,22 @@ def test_repeats_are_numbered(tmp_path: Path) -> None:
     text = plain([(1024, 20.0), (1024, 21.0), (2048, 22.0), (1024, 23.0)])
     (table,) = read(write(tmp_path, "table.csv", text))
     assert [point.repeat for point in table.points] == [0, 1, 0, 2]
+
+
+def test_of_several_times_the_first_is_taken_and_said(tmp_path: Path) -> None:
+    text = "op,ranks,size_bytes,time_us,time_ms\nall-reduce,8,8,5,6\nall-reduce,8,64,5,6\n"
+    (table,) = read(write(tmp_path, "two.csv", text))
+    assert [point.seconds for point in table.points] == pytest.approx([5e-6, 5e-6])
+    assert any(note.code == "several-times" and "time_ms" in note.text for note in table.notes)
+
+
+def test_a_column_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="two columns are called 'time_us'"):
+        read(write(tmp_path, "twice.csv", "op,ranks,size_bytes,time_us,time_us\nall-reduce,8,8,5,7\n"))
+
+
+def test_a_row_with_more_values_than_columns_is_skipped_and_said(tmp_path: Path) -> None:
+    text = "op,ranks,size_bytes,time_us\nall-reduce,8,8,5\nall-reduce,8,8,5,9,9\nall-reduce,8,64,5,,\n"
+    (table,) = read(write(tmp_path, "more.csv", text))
+    assert len(table.points) == 2
+    assert [(skip.line, skip.why) for skip in table.skipped] == [(3, "the row has 6 values for 4 columns")]

@@ -134,6 +134,8 @@ def _told(error: BaseException) -> tuple[str, int]:
     """Return what a user is told of a failure, and the exit code of the contract."""
     if isinstance(error, NhalfError):
         return _LONG_WORD.sub(lambda word: f"{word[0][:_SHOWN]}...", str(error)), error.exit_code
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return f"a command is missing\n\n{error.format_message()}", 2
     if isinstance(error, click.ClickException):
         where = f" ({error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
         return f"{error.format_message()}{where}", 2

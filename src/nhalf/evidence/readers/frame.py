@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from nhalf.collective import Mode, Op
@@ -47,19 +47,25 @@ _EXAMPLE: Final = "op, ranks, size_bytes, time_us (or time_ms, time_ns, seconds)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Where each known column is, and the units of the time [s] and of the size [bytes]."""
+    """Where each known column is, and the units of the time [s] and of the size [bytes].
+
+    `width` counts the columns of the header; `times` names those that could be the time, of which the first is.
+    """
 
     places: dict[str, int]
     labels: tuple[int, ...]
     time: int
     unit: float
+    width: int
+    times: tuple[str, ...] = ()
     size_unit: float = 1.0
 
 
 def recognise(header: Sequence[str]) -> Columns | None:
     """Return the columns that a header names, or None when it names no size and no time.
 
-    Raises InputError when the time has no unit in its name, or the size one that can be read in two ways.
+    Raises InputError when the time has no unit in its name or stands there twice, or the size has a unit that can be
+    read in two ways.
     """
     names = [_plain(name) for name in header]
     places: dict[str, int] = {}
@@ -75,10 +81,17 @@ def recognise(header: Sequence[str]) -> Columns | None:
         places["size"], unit_name = sized[0]
         size_unit = _bytes(unit_name, header[sized[0][0]])
     labels = tuple(i for i, name in enumerate(names) if name in _NAMES["label"])
-    for i, name in enumerate(names):
-        unit = _unit(name)
-        if unit is not None and i not in places.values():
-            return Columns(places=places, labels=labels, time=i, unit=unit, size_unit=size_unit)
+    units = {i: unit for i, name in enumerate(names) if i not in places.values() and (unit := _unit(name)) is not None}
+    if units:
+        times = tuple(names[i] for i in units)
+        if times.count(times[0]) > 1:
+            raise InputError(f"two columns are called {header[min(units)].strip()!r}", allowed="one column for each",
+                             do="rename or drop one")  # fmt: skip
+        time = min(units)
+        return Columns(
+            places=places, labels=labels, time=time, unit=units[time], width=len(header), times=times,
+            size_unit=size_unit,
+        )  # fmt: skip
     bare = [name for name in names if name in _BARE_TIMES]
     if bare:
         raise InputError(
@@ -107,6 +120,10 @@ def tables(rows: Iterable[tuple[int, Sequence[str]]], columns: Columns, source: 
         if len(row) <= max(columns.time, *columns.places.values()):
             skipped.append(Skipped(file=source, line=line, why=f"the row is cut: it has {len(row)} values"))
             continue
+        if any(cell.strip() for cell in row[columns.width :]):
+            why = f"the row has {len(row)} values for {columns.width} columns"
+            skipped.append(Skipped(file=source, line=line, why=why))
+            continue
         key = tuple(_cell(row, columns, name) for name in keys)
         key = (*key, ", ".join(filter(None, (row[i].strip() for i in columns.labels if i < len(row)))))
         point = _point(line, row, columns)
@@ -116,13 +133,19 @@ def tables(rows: Iterable[tuple[int, Sequence[str]]], columns: Columns, source: 
         repeat = repeats.get((key, point.size_bytes), 0)
         repeats[key, point.size_bytes] = repeat + 1
         groups.setdefault(key, []).append(_numbered(point, repeat))
-    found = [_table(key, points, source, tool) for key, points in groups.items()]
+    found = [_with_times(_table(key, points, source, tool), columns) for key, points in groups.items()]
     return _with_skipped(found, skipped, source, tool)
 
 
-def _with_skipped(found: list[Table], skipped: list[Skipped], source: str, tool: str) -> list[Table]:
-    from dataclasses import replace
+def _with_times(table: Table, columns: Columns) -> Table:
+    """Return a table that says which of several columns of times was taken."""
+    if len(columns.times) == 1:
+        return table
+    text = f"{columns.times[0]} is taken for the time, and not {', '.join(columns.times[1:])}"
+    return replace(table, notes=(*table.notes, Note(code="several-times", text=text)))
 
+
+def _with_skipped(found: list[Table], skipped: list[Skipped], source: str, tool: str) -> list[Table]:
     if not skipped:
         return found
     first = found[0] if found else Table(file=source, tool=tool)
@@ -200,8 +223,6 @@ def _bytes(unit: str, header: str) -> float:
 
 
 def _numbered(point: Point, repeat: int) -> Point:
-    from dataclasses import replace
-
     return replace(point, repeat=repeat) if repeat else point
 
 
