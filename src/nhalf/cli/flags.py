@@ -25,9 +25,7 @@ _WORKLOAD: Final = (
     click.option("--context", metavar="N", help="Tokens in the cache of each sequence.  [default: 1024]"),
     click.option("--isl", metavar="N", help="Prompt tokens, with --osl: adds the prefills of arriving requests."),
     click.option("--osl", metavar="N", help="Output tokens, with --isl."),
-    click.option(
-        "--weights", metavar="DTYPE", help="bf16, fp16, fp8, int8, nvfp4, mxfp4 or int4.  [default: as the config says]"
-    ),
+    click.option("--weights", metavar="DTYPE", help="bf16, fp8, int8, int4, nvfp4, mxfp4.  [default: the config's]"),
     click.option("--kv", metavar="DTYPE", help="Cache dtype: bf16, fp8.  [default: as the config says]"),
     click.option("--engine", metavar="NAME", help="vllm, sglang, trtllm.  [default: vllm]"),
     click.option("--library", metavar="NAME", help="Communication library.  [default: the engine's]"),

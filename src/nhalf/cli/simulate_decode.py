@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 @click.option("--tp", default="8", show_default=True, metavar="K", help="Tensor-parallel degree: the group that loops.")
 @click.option("--batch", metavar="N", help="Sequences that decode together.  [default: 1]")
 @click.option("--context", metavar="N", help="Tokens in the cache of each sequence.  [default: 1024]")
-@click.option(
-    "--weights", metavar="DTYPE", help="bf16, fp16, fp8, int8, nvfp4, mxfp4 or int4.  [default: as the config says]"
-)
+@click.option("--weights", metavar="DTYPE", help="bf16, fp8, int8, int4, nvfp4, mxfp4.  [default: the config's]")
 @click.option("--kv", metavar="DTYPE", help="Cache dtype: bf16, fp8.  [default: as the config says]")
 @click.option("--engine", metavar="NAME", help="vllm, sglang, trtllm.  [default: vllm]")
 @click.option("--library", metavar="NAME", help="Communication library.  [default: the engine's]")

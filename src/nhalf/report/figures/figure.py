@@ -79,7 +79,10 @@ def needed(module: str, package: str) -> Any:  # noqa: ANN401  a module that is 
         return import_module(module)
     except ImportError as error:
         raise InputError(
-            f"{package} is not installed", where="-o", allowed="the extra [report]", do="pip install 'nhalf[report]'"
+            f"{package} is not installed",
+            where="-o",
+            allowed="the extra [report]",
+            do="pip install 'nhalf[report]', in a clone '.[report]'",
         ) from error
 
 
