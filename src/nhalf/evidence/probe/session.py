@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from nhalf.errors import InputError
 from nhalf.evidence.probe.conduct import conduct
 from nhalf.evidence.probe.conductor import Conductor, RankLostError
+from nhalf.evidence.probe.guard import within
 from nhalf.evidence.probe.launch import Launched, start_mpi, start_ranks
 from nhalf.evidence.probe.plan import SOCKETS
 from nhalf.evidence.probe.player import Player
@@ -246,7 +247,10 @@ def _backend(request: Request, place: Place) -> tuple[Backend, Callable[[str], s
     if request.backend == "mpi":
         from nhalf.evidence.probe.mpi import Mpi
 
-        mpi = Mpi()
+        late = f"nhalf: rank {place.rank}: MPI did not start within {request.wait_s:.0f} s"
+        do = "check that the hosts of mpiexec reach one another, or give it longer: --wait 5min"
+        with within(request.wait_s, f"{late}. Do: {do}."):
+            mpi = Mpi()
         return mpi, mpi.share
     if request.backend in ("gloo", "nccl"):
         from nhalf.evidence.probe.torch_group import TorchGroup
