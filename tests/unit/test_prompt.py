@@ -150,6 +150,16 @@ def test_a_ring_hides_the_exchange_under_attention() -> None:
     assert float(short[0].value) > 0
 
 
+def test_stages_share_the_prefills_of_a_batch_and_spare_a_single_stream_nothing() -> None:
+    def prefills(pp: int, batch: int) -> float:
+        served = nhalf.load(DENSE, on="h100-sxm", tp=8, pp=pp, batch=batch, isl=4096, osl=512)
+        return float(np.mean(columns(nhalf.decode(served))["prefill"]))
+
+    assert prefills(2, 1) == pytest.approx(prefills(1, 1), rel=0.02)
+    assert prefills(2, 16) == pytest.approx(prefills(1, 16) / 2, rel=0.02)
+    assert prefills(4, 2) == pytest.approx(prefills(2, 2), rel=0.02)  # two micro-batches keep two stages busy
+
+
 def test_prefills_of_arriving_requests_are_split_by_context_too() -> None:
     choices: dict[str, Any] = {"isl": 4000, "osl": 200, "batch": 16}
     one, four = (nhalf.load(DENSE, on="h100-sxm", tp=4, cp=cp, **choices) for cp in (1, 4))
