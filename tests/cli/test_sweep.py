@@ -153,3 +153,39 @@ def test_a_cluster_that_is_not_there_is_named(scenario: str, monkeypatch: pytest
     monkeypatch.setattr("nhalf.decide.farm.PATIENCE_S", 1)
     message = refused("sweep", "scenario.toml", "--axis", "tp=1", "-o", "x.csv", "--cluster", "tcp://127.0.0.1:1")
     assert "no scheduler answers at tcp://127.0.0.1:1" in message
+    assert not list(Path().glob("x.csv*"))
+    assert "no address" in refused("sweep", "scenario.toml", "--axis", "tp=1", "-o", "x.csv", "--cluster", "foo")
+
+
+def test_a_table_that_the_disk_cannot_hold_is_refused_before_it_begins(
+    scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: (2000, 1000, 1000))
+    message = refused("sweep", scenario, *AXES, "-o", "x.csv")
+    assert "1.25e+03 rows take about 250 kB, and 1 kB are free" in message
+    assert not list(Path().glob("x.csv*"))
+
+
+def test_csv_on_the_output_is_one_table(scenario: str) -> None:
+    out = invoke("sweep", scenario, "--axis", "tp=1,2", "-o", "-", "--csv").out
+    assert [line.split(",")[0] for line in out.splitlines()] == ["tp", "1", "2"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX are needed")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_interrupt_leaves_the_rows_until_then_and_says_where(scenario: str, tmp_path: Path, workers: str) -> None:
+    axes = ("--axis", "batch=1:2000", "--axis", "context=1:100000:10")
+    command = [sys.executable, "-m", "nhalf", "sweep", scenario, *axes, "--workers", workers, "-o", "x.csv"]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment,
+                          start_new_session=True) as process:  # fmt: skip
+        part = tmp_path / "x.csv.part"
+        until = time.monotonic() + 60
+        while not (part.exists() and part.stat().st_size) and time.monotonic() < until:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of the group
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "partial:" in err
+    assert "points are in x.csv.part" in err
+    assert "Traceback" not in err

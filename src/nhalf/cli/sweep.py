@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nhalf import units
 from nhalf.cli import flags, forms, output, page_file
 from nhalf.decide import farm
 from nhalf.decide.grid import TASK_POINTS, Tally
@@ -18,12 +21,13 @@ from nhalf.report import sweep as report
 from nhalf.report import sweep_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from nhalf.decide.grid import Grid
     from nhalf.report.page import Page
 
 _EVERY_S = 10.0
+_ROW_BYTES = {False: 200, True: 50}  # of a row of text and of Parquet, at least
 
 
 @click.command()
@@ -59,22 +63,25 @@ def sweep(model: str, systems: str | None, texts: tuple[str, ...], files: tuple[
     for warning in loaded.warnings:
         output.warn(warning)
     grid, tally = loaded.grid, Tally()
+    if file not in ("", "-"):
+        _check_room(Path(file), grid.points)
     written = _Standard() if file == "-" else sweep_file.writer(Path(file)) if file else _Nothing()
     progress = _Progress(grid.points)
     try:
-        for task, answers in _answers(grid, given):
-            tally.add(grid, task, answers)
-            if file:
-                written.write(report.columns(grid, task, answers))
-            progress.at(tally.points)
+        with contextlib.closing(_answers(grid, given)) as answered:
+            for task, answers in answered:
+                tally.add(grid, task, answers)
+                if file:
+                    written.write(report.columns(grid, task, answers))
+                progress.at(tally.points)
     except BaseException:
-        written.abandon()
+        progress.end()
+        if part := written.abandon():
+            output.warn(f"partial: {tally.points} of {grid.points} points are in {part}")
         raise
     written.close()
     progress.end()
-    if forms.write(lambda: report.document(grid, tally, file), "best_by_first_axis"):
-        pass
-    elif file != "-":
+    if file != "-" and not forms.write(lambda: report.document(grid, tally, file), "best_by_first_axis"):
         canvas = output.canvas()
         report.write(grid, tally, loaded.defaults, canvas, file=file)
         output.write(canvas.text)
@@ -99,6 +106,25 @@ def _files(files: tuple[str, ...]) -> tuple[list[str], str]:
     return pages, tables[0] if tables else ""
 
 
+def _check_room(path: Path, points: int) -> None:
+    """Refuse a table that the disk cannot hold.
+
+    Raises
+    ------
+    InputError
+        Its rows take more than is free.
+    """
+    folder = path.parent
+    if not folder.is_dir():
+        return  # the writer says so
+    needed, free = points * _ROW_BYTES[path.suffix.lower() == ".parquet"], shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(
+            f"{points:.3g} rows take about {units.format_size(needed)}, and {units.format_size(free)} are free",
+            where=str(path), do="shorten an axis, or write .parquet",
+        )  # fmt: skip
+
+
 def _page(loaded: axes.Loaded, tally: Tally) -> Page:
     """Return the page of a sweep; its module is loaded only when one is asked for."""
     from nhalf.report.sweep_page import page
@@ -106,7 +132,15 @@ def _page(loaded: axes.Loaded, tally: Tally) -> Page:
     return page(loaded.grid, tally, loaded.defaults, warnings=loaded.warnings)
 
 
-def _answers(grid: Grid, given: dict[str, Any]) -> Iterator[farm.Answered]:
+def _span(seconds: float) -> str:
+    """Return a time [s] in the unit that suits it."""
+    for length, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def _answers(grid: Grid, given: dict[str, Any]) -> Generator[farm.Answered, None, None]:
     """Return the tasks with their numbers, by whoever was asked to evaluate them."""
     tasks = grid.tasks(given["task_points"])
     if given["cluster"]:
@@ -123,7 +157,9 @@ class _Nothing:
     def close(self) -> None:
         """Close nothing."""
 
-    abandon = close
+    def abandon(self) -> str:
+        """Leave nothing."""
+        return ""
 
 
 class _Standard:
@@ -142,7 +178,9 @@ class _Standard:
     def close(self) -> None:
         """Leave the standard output open."""
 
-    abandon = close
+    def abandon(self) -> str:
+        """Leave what was written."""
+        return ""
 
 
 class _Progress:
@@ -161,7 +199,7 @@ class _Progress:
         self.told = now
         rate = done / (now - self.begun)
         left = (self.points - done) / rate
-        line = f"sweep: {100 * done / self.points:.0f} % of {self.points} points, {rate:.3g}/s, {left:.0f} s left"
+        line = f"sweep: {100 * done / self.points:.0f} % of {self.points} points, {rate:.3g}/s, {_span(left)} left"
         click.echo(f"\r\x1b[K{line}" if self.terminal else line, err=True, nl=not self.terminal)
 
     def end(self) -> None:

@@ -6,6 +6,8 @@ tasks done again by another.
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +17,7 @@ from nhalf.errors import InputError, NoAnswerError
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from nhalf.breakdown import Array
     from nhalf.decide.grid import Grid
@@ -29,13 +31,13 @@ _NEW_POOLS: Final = 3
 """How often lost processes are replaced before the sweep gives up."""
 
 
-def here(grid: Grid, tasks: Iterable[Task]) -> Iterator[Answered]:
+def here(grid: Grid, tasks: Iterable[Task]) -> Generator[Answered, None, None]:
     """Yield every task with its numbers, evaluated in this process; None for a cell that is not legal."""
     for task in tasks:
         yield task, None if grid.cells[task.cell].scenario is None else evaluate(grid.payload(task), task)
 
 
-def processes(grid: Grid, tasks: Iterable[Task], workers: int) -> Iterator[Answered]:
+def processes(grid: Grid, tasks: Iterable[Task], workers: int) -> Generator[Answered, None, None]:
     """Yield every task with its numbers, evaluated by `workers` processes of this machine.
 
     Raises
@@ -52,7 +54,7 @@ def processes(grid: Grid, tasks: Iterable[Task], workers: int) -> Iterator[Answe
     while True:
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             try:
-                yield from _window(grid, rest, waiting, pool.submit, AHEAD * workers)
+                yield from _window(grid, rest, waiting, _deaf(pool.submit), AHEAD * workers)
             except BrokenProcessPool:
                 pools += 1
                 if pools > _NEW_POOLS:
@@ -65,7 +67,22 @@ def processes(grid: Grid, tasks: Iterable[Task], workers: int) -> Iterator[Answe
             return
 
 
-def cluster(grid: Grid, tasks: Iterable[Task], address: str) -> Iterator[Answered]:
+def _deaf(submit: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a way to hand over work whose processes, started by it, do not hear the user's interrupt: we do."""
+    if threading.current_thread() is not threading.main_thread():
+        return submit
+
+    def start(*work: object) -> Any:  # noqa: ANN401  a future of the pool's
+        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return submit(*work)
+        finally:
+            signal.signal(signal.SIGINT, heard)
+
+    return start
+
+
+def cluster(grid: Grid, tasks: Iterable[Task], address: str) -> Generator[Answered, None, None]:
     """Yield every task with its numbers, evaluated by the workers of a Dask scheduler.
 
     Raises
@@ -117,6 +134,9 @@ def _connected(address: str) -> Any:  # noqa: ANN401  Dask has no types
         raise InputError(
             "a cluster needs Dask, which is not installed", where="--cluster", do="pip install 'nhalf[cluster]'"
         ) from error
+    if ":" not in address:  # a client that cannot begin complains of itself when it goes
+        raise InputError(f"{address!r} is no address of a scheduler", where="--cluster",
+                         allowed="an address such as tcp://host:8786")  # fmt: skip
     connect: Any = distributed.Client  # Dask has no types
     try:
         client: Any = connect(address, timeout=PATIENCE_S, set_as_default=False)

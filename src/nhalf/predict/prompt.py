@@ -27,8 +27,8 @@ def interference(scenario: Scenario) -> Term:
         "dp": float(scenario.layout.attention_dp),
         "o": workload.output_tokens,
     }
-    # Each stage of a pipeline does its part of every prompt once a step, beside other micro-batches on the other stages;
-    # where there are fewer of these than stages, the prompt passes some stages while nothing else runs.
+    # Each stage of a pipeline does its part of every prompt once a step, beside micro-batches on the other stages. With
+    # fewer of these than stages, the prompt passes some stages while nothing else runs.
     waits = {"p": float(scenario.layout.pipeline_parallel), "m": layer.micro_batches(scenario)}
     count = leaf(
         "prompts per step", "maximum(b / dp, 1) * minimum(o, 1) / maximum(o, 1) * maximum(p / m, 1)", inputs | waits,

@@ -52,8 +52,8 @@ class Writer(Protocol):
     def close(self) -> None:
         """Make the file whole."""
 
-    def abandon(self) -> None:
-        """Stop before it is whole."""
+    def abandon(self) -> str:
+        """Stop before it is whole; return the name of the file that holds the rows until then, if any."""
 
 
 def writer(path: Path) -> Writer:
@@ -113,9 +113,13 @@ class _Text:
         self.file.close()
         self.part.replace(self.path)
 
-    def abandon(self) -> None:
-        """Close what there is, under the name of a part."""
+    def abandon(self) -> str:
+        """Close what there is, under the name of a part; nothing is left of no rows."""
         self.file.close()
+        if self.rows:
+            return str(self.part)
+        self.part.unlink(missing_ok=True)
+        return ""
 
 
 class _Csv(_Text):
@@ -238,10 +242,11 @@ class _Parquet:
         self._raise()
         self.part.replace(self.path)
 
-    def abandon(self) -> None:
-        """Stop, and remove what there is."""
+    def abandon(self) -> str:
+        """Stop, and remove what there is: half a Parquet file cannot be read."""
         if self.thread is not None and self.thread.is_alive():
             with contextlib.suppress(InputError):
                 self._put(None)
             self.thread.join()
         self.part.unlink(missing_ok=True)
+        return ""
