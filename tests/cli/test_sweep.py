@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -160,7 +161,7 @@ def test_a_cluster_that_is_not_there_is_named(scenario: str, monkeypatch: pytest
 def test_a_table_that_the_disk_cannot_hold_is_refused_before_it_begins(
     scenario: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda _: (2000, 1000, 1000))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     message = refused("sweep", scenario, *AXES, "-o", "x.csv")
     assert "1.25e+03 rows take about 250 kB, and 1 kB are free" in message
     assert not list(Path().glob("x.csv*"))
@@ -174,14 +175,27 @@ def test_csv_on_the_output_is_one_table(scenario: str) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX are needed")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_an_interrupt_leaves_the_rows_until_then_and_says_where(scenario: str, tmp_path: Path, workers: str) -> None:
-    axes = ("--axis", "batch=1:2000", "--axis", "context=1:100000:10")
-    command = [sys.executable, "-m", "nhalf", "sweep", scenario, *axes, "--workers", workers, "-o", "x.csv"]
+    axes = ("--axis", "batch=1:2000", "--axis", "context=1:100000:10", "--task-points", "1000")
+    command = [
+        sys.executable,
+        "-m",
+        "nhalf",
+        "sweep",
+        scenario,
+        *axes,
+        "--workers",
+        workers,
+        "--task-points",
+        "1000",
+        "-o",
+        "x.csv",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment,
                           start_new_session=True) as process:  # fmt: skip
         part = tmp_path / "x.csv.part"
         until = time.monotonic() + 60
-        while not (part.exists() and part.stat().st_size) and time.monotonic() < until:
+        while not (part.exists() and part.stat().st_size > 1_000_000) and time.monotonic() < until:
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of the group
         _, err = process.communicate(timeout=60)

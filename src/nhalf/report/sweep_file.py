@@ -107,6 +107,7 @@ class _Text:
         self.part = path.with_name(f"{path.name}.part")
         self.file: IO[bytes] = self.part.open("wb")
         self.rows = 0
+        self.whole = 0
 
     def close(self) -> None:
         """Close the file, and give it its name."""
@@ -115,8 +116,9 @@ class _Text:
 
     def abandon(self) -> str:
         """Close what there is, under the name of a part; nothing is left of no rows."""
+        self.file.truncate(self.whole)  # the interrupt may have come in the middle of a row
         self.file.close()
-        if self.rows:
+        if self.whole:
             return str(self.part)
         self.part.unlink(missing_ok=True)
         return ""
@@ -134,6 +136,7 @@ class _Csv(_Text):
             head = f"{','.join(columns)}\n" if not self.rows else ""
             self.file.write((head + plain_csv(columns)).encode())
         self.rows += 1
+        self.whole = self.file.tell()
 
 
 def plain_csv(columns: Mapping[str, Array | Coded]) -> str:
@@ -171,6 +174,7 @@ class _Json(_Text):
             lines.append(json.dumps(dict(zip(columns, values, strict=True)), ensure_ascii=False))
         self.file.write((("[\n" if not self.rows else ",\n") + ",\n".join(lines)).encode())
         self.rows += 1
+        self.whole = self.file.tell()
 
     def close(self) -> None:
         """Close the array and the file."""
