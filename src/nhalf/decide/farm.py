@@ -7,7 +7,6 @@ tasks done again by another.
 from __future__ import annotations
 
 import signal
-import threading
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -68,16 +67,19 @@ def processes(grid: Grid, tasks: Iterable[Task], workers: int) -> Generator[Answ
 
 
 def _deaf(submit: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a way to hand over work whose processes, started by it, do not hear the user's interrupt: we do."""
-    if threading.current_thread() is not threading.main_thread():
+    """Return a way to hand over work whose processes, started by it, do not hear the user's interrupt: we do.
+
+    They inherit that it is blocked while they are started; one that comes meanwhile waits for us.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
         return submit
 
     def start(*work: object) -> Any:  # noqa: ANN401  a future of the pool's
-        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return submit(*work)
         finally:
-            signal.signal(signal.SIGINT, heard)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     return start
 
