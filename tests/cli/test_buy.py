@@ -134,3 +134,10 @@ def test_where_bandwidth_buys_more_only_for_a_while_the_answer_says_so() -> None
     found = re.search(r"From batch (\d+) to (\d+) bandwidth buys more", document["latency_or_bandwidth"])
     assert found is not None
     assert 1 < int(found[1]) < 128 < int(found[2]) < 1024
+
+
+def test_links_of_a_group_over_nodes_are_those_of_both_tiers() -> None:
+    document = invoke("whatif", *JOB[1:], "--tp", "16", "--option", "nic=800Gb/s", "--batch", "64", "--json").document
+    assert {link["tier"] for link in document["links"]} == {"intra_node", "inter_node"}
+    assert "a link inside the node saves" in document["latency_or_bandwidth"]
+    assert ", of one between nodes " in document["latency_or_bandwidth"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.decide.levers import levers
+from nhalf.decide.levers import levers, of_links
 from nhalf.predict.memory import needed, usable_bytes
 from nhalf.predict.step import decode
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nhalf.breakdown import Array
+    from nhalf.decide.levers import Lever
     from nhalf.decide.option import Option
+    from nhalf.scenario import Scenario
 
 LARGEST_BATCH: Final = 1024
 """Up to this batch, or the largest that is asked for, the advice is looked at for flips."""
@@ -95,19 +97,30 @@ WIDER, QUICKER = "twice the bandwidth of the link", "half the latency of the lin
 
 
 def link_gains(now: Option, batches: Array) -> Gains:
-    """Return what a link twice as wide, and one half as late, saves of the fastest layout at every batch that fits."""
+    """Return what a link twice as wide, and one half as late, saves of the fastest layout at every batch that fits.
+
+    Of several tiers it is the one that gains most at that batch.
+    """
     found = steps(now, batches)
     fastest, before = np.argmin(found, axis=0), np.min(found, axis=0)
-    saved = {WIDER: np.zeros(len(batches)), QUICKER: np.zeros(len(batches))}
+    saved = np.zeros((2, len(batches)))
     for index, base in enumerate(now.layouts):
-        links = [lever for lever in levers(base.having({"workload.batch": 1.0})) if "system.fabric" in lever.path]
         scenario = now.scenario(index, batches)
-        for name, lever in zip(saved, links, strict=False):
-            moved = scenario.having({lever.path: scenario.value(lever.path) * lever.factor})
-            after = np.broadcast_to(decode(moved).value, batches.shape) / scenario.workload.accepted_tokens
-            saved[name] = np.where(fastest == index, 1 - after / before, saved[name])
+        best = np.full((2, len(batches)), -np.inf)
+        pairs = of_links(levers(base.having({"workload.batch": 1.0})))
+        for pair in pairs:
+            gain = np.stack([_gain(scenario, lever, before) for lever in pair])
+            best = np.where(np.max(gain, axis=0) > np.max(best, axis=0), gain, best)
+        saved = np.where(fastest == index, best, saved) if pairs else saved
     fits = np.isfinite(before)
-    return Gains(batches=batches[fits], by={name: gain[fits] for name, gain in saved.items()})
+    return Gains(batches=batches[fits], by=dict(zip((WIDER, QUICKER), saved[:, fits], strict=True)))
+
+
+def _gain(scenario: Scenario, lever: Lever, before: Array) -> Array:
+    """Return the part of the steps [1] that a lever saves at every batch."""
+    moved = scenario.having({lever.path: scenario.value(lever.path) * lever.factor})
+    after: Array = np.broadcast_to(decode(moved).value, before.shape) / scenario.workload.accepted_tokens
+    return 1 - after / before
 
 
 def wider_runs(found: Gains) -> tuple[tuple[int, int], ...]:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.decide.option import ANOTHER_STACK, SAME_STACK
-from nhalf.report.verdict import WORDS, joined, percent
+from nhalf.report.verdict import NOTHING, WORDS, joined, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.decide.purchase import Effect, Purchase, State
+    from nhalf.decide.purchase import Effect, Purchase, State, Wish
     from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
 
@@ -114,12 +114,9 @@ def links(found: Purchase) -> str:
     """Return the answer to the question of the house: latency or bandwidth."""
     if not found.wishes:
         return "Latency or bandwidth: one device has no link to improve."
-    parts = [
-        f"at batch {wish.batch} half the latency of a link {_TIERS[wish.tier]} saves {percent(wish.quicker)}, "
-        f"twice its bandwidth {percent(wish.wider)}"
-        for wish in (found.wishes[0], found.wishes[-1])
-    ]
-    text = f"Latency or bandwidth: {'; '.join(dict.fromkeys(parts))}."
+    ends = dict.fromkeys((found.batches[0], found.batches[-1]))
+    parts = [_wishes([wish for wish in found.wishes if wish.batch == batch]) for batch in ends]
+    text = f"Latency or bandwidth: {'; '.join(parts)}."
     if all(max(wish.quicker, wish.wider) < SAME_STACK for wish in found.wishes):
         text += f" Neither is above the model's error of {percent(SAME_STACK)}."
     if not found.wider_runs:
@@ -132,6 +129,18 @@ def links(found: Purchase) -> str:
         for start, stop in found.wider_runs
     ]
     return f"{text} {_upper(joined(runs))} bandwidth buys more."
+
+
+def _wishes(wishes: Sequence[Wish]) -> str:
+    """Return what better links save at one batch, on every tier that is worth a word."""
+    said = [wish for wish in wishes if max(wish.quicker, wish.wider) >= NOTHING] or wishes[:1]
+    first, *others = said
+    text = (
+        f"at batch {first.batch} half the latency of a link {_TIERS[first.tier]} saves {percent(first.quicker)}, "
+        f"twice its bandwidth {percent(first.wider)}"
+    )
+    more = [f", of one {_TIERS[wish.tier]} {percent(wish.quicker)} and {percent(wish.wider)}" for wish in others]
+    return text + "".join(more)
 
 
 def _upper(text: str) -> str:

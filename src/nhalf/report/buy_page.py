@@ -56,7 +56,7 @@ def page(found: Sequence[Purchase], defaults: Sequence[Default] = (), warnings: 
         Section(
             key="links",
             title="Latency or bandwidth?",
-            lead="What a better link alone would save, whatever it costs: the slowest link that the layout crosses.",
+            lead="What a better link alone would save, whatever it costs: of the tier that gains most.",
             figures=[_links(each, f"links-{at}") for at, each in numbered if each.wishes],
         ),
         Section(
