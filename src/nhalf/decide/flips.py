@@ -28,7 +28,7 @@ _LASTING: Final = 1.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """The batch from which on other advice holds; an empty name stands for: nothing on the list helps."""
+    """The batch from which on another option gains most; an empty name: none on the list gains what can be told."""
 
     before: str
     after: str
@@ -67,12 +67,13 @@ def gains(now: Option, options: Sequence[Option], batches: Array) -> Gains:
 
 
 def flips(options: Sequence[Option], found: Gains) -> tuple[Flip, ...]:
-    """Return the batches at which the best option changes."""
+    """Return the batches at which the option that gains most changes, where the model can tell any from nothing."""
     kept = found.batches
     if not len(kept):
         return ()
-    told = np.array([np.where(found.by[each.name] >= each.error, found.by[each.name], -1.0) for each in options])
-    best = np.where(np.max(told, axis=0) > 0, np.argmax(told, axis=0), -1)
+    gained = np.array([found.by[each.name] for each in options])
+    told = np.any(gained >= np.array([each.error for each in options])[:, np.newaxis], axis=0)
+    best = np.where(told, np.argmax(gained, axis=0), -1)
     runs = _runs(best, kept)
     names = {-1: "", **{index: option.name for index, option in enumerate(options)}}
     return tuple(
