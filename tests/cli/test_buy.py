@@ -71,6 +71,20 @@ def test_a_mix_is_one_more_column() -> None:
     assert min(gains) < found["mix"][0]["gain"] < max(gains)
 
 
+@pytest.mark.parametrize("command", ["buy", "whatif"])
+@pytest.mark.parametrize("tp", ["8", "16"])
+def test_without_a_list_the_levers_of_decode_are_compared(command: str, tp: str) -> None:
+    job = (*JOB[1:], "--tp", tp, "--batch", "16")
+    document = invoke(command, *job, "--json").document
+    gains = {option["name"]: option["gain"] for option in document["options"]}
+    levers = invoke("decode", *job, "--json").document["levers"]
+    assert {lever["name"]: pytest.approx(lever["gain"], abs=1e-9) for lever in levers} == {
+        name: gain for name, gain in gains.items() if "by the host" not in name
+    }
+    assert len(gains) == len(levers) + 1
+    assert document["defaults"][0]["flag"] == "--option"
+
+
 def test_csv_and_markdown_hold_the_same_rows(document: Any) -> None:  # noqa: ANN401
     lines = invoke(*JOB, *LIST, "--csv").out.splitlines()
     assert len(lines) == 1 + len(document["options"])
@@ -90,7 +104,6 @@ def test_a_time_that_is_not_there_is_warned_about() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "parts"),
     [
-        (JOB, 2, ["nothing is on the list"]),
         ((*JOB, "--option", "nick=1us"), 2, ["Did you mean 'nic'?"]),
         ((*JOB[:2], "--option", "nic=1us"), 2, ["--on", "h100-sxm"]),
         ((*JOB, "--option", "nic=1us", "--batch", "0"), 2, ["--batch"]),

@@ -153,6 +153,8 @@ def why_nothing(effects: Sequence[Effect]) -> str:
             return f"{layout.name} stays inside a node, where no such link is used; ask with a larger --tp or --pp"
         if move.path in ("stack.host_launch_s", "stack.kernels_per_layer") and before.stack.mode != "eager":
             return "graphs are launched as one, so the host's launches cost nothing; it matters with --mode eager"
+        if move.path.endswith("_flop_per_s"):
+            return "arithmetic goes on while memory is read, which takes longer"
     return "no term of this step reads it"
 
 
