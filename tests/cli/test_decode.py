@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -67,6 +68,18 @@ def test_gains_that_differ_by_noise_are_no_opposite_advice() -> None:
     """One stage a device: hand-overs are all that links do, and they do next to nothing."""
     job = ("decode", "qwen3-8b", "--on", "h100-sxm", "--tp", "1", "--pp", "2", "--batch", "1,64,512", "--json")
     assert "opposite advice" not in invoke(*job).document["verdict"]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_layouts_of_other_numbers_of_devices_say_so(columns: int) -> None:
+    job = ("decode", "llama-3.1-8b", "--on", "h100-sxm", "--batch", "1")
+    out = invoke(*job, "--tp", "1,2", "--pp", "1,2", columns=columns).out
+    assert re.search(r"^layout +GPUs", out, re.MULTILINE)
+    for label, devices in (("TP1", 1), (r"TP2\*", 2), ("TP1 PP2", 2), (r"TP2 PP2\*", 4)):
+        assert re.search(rf"^{label} +{devices} ", out, re.MULTILINE)
+    assert "nhalf plan --gpus 2 compares those of 2" in " ".join(out.split())
+    for same in (("--tp", "1,2"), ("--tp", "2", "--pp", "2")):
+        assert "GPUs" not in invoke(*job, *same, columns=columns).out
 
 
 def test_explain_prints_each_leaf_with_its_formula_and_inputs() -> None:
