@@ -71,6 +71,20 @@ def test_a_mix_is_one_more_column() -> None:
     assert min(gains) < found["mix"][0]["gain"] < max(gains)
 
 
+@pytest.mark.parametrize("command", ["buy", "whatif"])
+@pytest.mark.parametrize("tp", ["8", "16"])
+def test_without_a_list_the_levers_of_decode_are_compared(command: str, tp: str) -> None:
+    job = (*JOB[1:], "--tp", tp, "--batch", "16")
+    document = invoke(command, *job, "--json").document
+    gains = {option["name"]: option["gain"] for option in document["options"]}
+    levers = invoke("decode", *job, "--json").document["levers"]
+    assert {lever["name"]: pytest.approx(lever["gain"], abs=1e-9) for lever in levers} == {
+        name: gain for name, gain in gains.items() if "by the host" not in name
+    }
+    assert len(gains) == len(levers) + 1
+    assert document["defaults"][0]["flag"] == "--option"
+
+
 def test_csv_and_markdown_hold_the_same_rows(document: Any) -> None:  # noqa: ANN401
     lines = invoke(*JOB, *LIST, "--csv").out.splitlines()
     assert len(lines) == 1 + len(document["options"])
@@ -90,7 +104,6 @@ def test_a_time_that_is_not_there_is_warned_about() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "parts"),
     [
-        (JOB, 2, ["nothing is on the list"]),
         ((*JOB, "--option", "nick=1us"), 2, ["Did you mean 'nic'?"]),
         ((*JOB[:2], "--option", "nic=1us"), 2, ["--on", "h100-sxm"]),
         ((*JOB, "--option", "nic=1us", "--batch", "0"), 2, ["--batch"]),
@@ -134,3 +147,60 @@ def test_where_bandwidth_buys_more_only_for_a_while_the_answer_says_so() -> None
     found = re.search(r"From batch (\d+) to (\d+) bandwidth buys more", document["latency_or_bandwidth"])
     assert found is not None
     assert 1 < int(found[1]) < 128 < int(found[2]) < 1024
+
+
+def test_links_of_a_group_over_nodes_are_those_of_both_tiers() -> None:
+    document = invoke("whatif", *JOB[1:], "--tp", "16", "--option", "nic=800Gb/s", "--batch", "64", "--json").document
+    assert {link["tier"] for link in document["links"]} == {"intra_node", "inter_node"}
+    assert "a link inside the node saves" in document["latency_or_bandwidth"]
+    assert ", of one between nodes " in document["latency_or_bandwidth"]
+
+
+SHOPPING = (
+    "--option", "weights=fp8", "--option", "nvlink x2: nvlink.bandwidth=x2 @ $1k", "--option", "hbm=4.8TB/s @ $3k",
+)  # fmt: skip
+
+
+def test_a_flip_is_a_change_of_the_largest_gain_of_the_table() -> None:
+    job = ("buy", "llama-3.1-70b", "--on", "h100-sxm", "--batch", "1,64,195,256,652,900", *SHOPPING)
+    document = invoke(*job, "--json").document
+    leads = {}
+    for option in sorted(document["options"], key=lambda option: option["gain"]):
+        leads[option["batch"]] = option["name"]
+    for batch, leader in leads.items():
+        before = [flip for flip in document["flips"] if flip["batch"] <= batch]
+        assert leader == (before[-1]["to"] if before else leads[1])
+    assert "weights=fp8 gains most at every batch" in invoke(*job).out
+
+
+def test_what_gains_more_than_the_advice_but_cannot_be_told_is_named() -> None:
+    job = ("buy", "llama-3.1-70b", "--on", "h100-sxm", "--batch", "1,512", *SHOPPING, "--json")
+    verdict = invoke(*job).document["verdict_throughput"]
+    assert "nvlink x2 saves" in verdict
+    assert "weights=fp8 gains more" in verdict
+
+
+def test_batches_between_have_a_verdict_too() -> None:
+    document = invoke(*JOB[:4], "--batch", "1,4,64", *SHOPPING, "--json").document
+    assert document["verdict_between"].startswith("In between, by time per token: batch 4: weights=fp8 saves ")
+    assert invoke(*JOB[:4], "--batch", "4", *SHOPPING, "--json").document["verdict_between"] is None
+
+
+def test_an_option_without_a_price_is_not_said_to_be_worse_for_the_money() -> None:
+    found = invoke(*JOB[:4], "--batch", "4", *SHOPPING)
+    text = " ".join(found.out.split())
+    assert "it has no price and is not compared by money" in text
+    assert "for the money hbm=4.8TB/s is better" not in text
+    assert "Without a price, so left out: weights=fp8." in text
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_no_cell_is_cut_in_a_narrow_terminal(columns: int) -> None:
+    long = "stack.host_launch_s=-4us + nic.bandwidth=x2 + nvlink.latency=x0.5 @ $100"
+    job = (*JOB[:4], "--batch", "1,4,16,64,256,512", *SHOPPING, "--option", long)
+    out = invoke(*job, columns=columns).out
+    document = invoke(*job, "--json").document
+    assert max(len(line) for line in out.splitlines()) <= columns
+    cells = re.findall(r"[\d.-]+\*? \([\d.-]+\.\.[\d.-]+\)", out)
+    assert len(cells) == len(document["options"])
+    assert all(out.count(f"batch {batch}") >= 2 for batch in (1, 4, 16, 64, 256, 512))

@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,6 +42,44 @@ def test_three_batches_stand_side_by_side_at_80_columns() -> None:
     assert matches("decode_batches_80", result.out)
     assert any(line.count("batch") == 3 for line in result.out.splitlines())
     assert "Same cluster, opposite advice" in result.out
+
+
+def test_advice_on_links_is_of_the_tier_that_the_collectives_use() -> None:
+    job = ("decode", "qwen3-32b", "--on", "rtx-4090-pair", "--tp", "2", "--pp", "2", "--weights", "int4")
+    result = invoke(*job, "--batch", "8", "--json").document
+    gains = {lever["input"]: lever["gain"] for lever in result["levers"]}
+    assert gains["system.fabric.intra_node.latency_s"] > 0.01
+    assert "A link inside the node twice as wide" in result["verdict"]
+    assert "between nodes" not in result["verdict"]
+    change = ("whatif", *job[1:], "--batch", "8", "--option", "nvlink.latency=x0.5", "--json")
+    (option,) = invoke(*change).document["options"]
+    assert option["gain"] == pytest.approx(gains["system.fabric.intra_node.latency_s"])
+
+
+def test_a_group_over_nodes_is_told_of_both_tiers() -> None:
+    result = invoke("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "16", "--batch", "64", "--json").document
+    paths = [lever["input"] for lever in result["levers"] if lever["input"].startswith("system.fabric")]
+    assert len(paths) == 4
+    assert "link inside the node" in result["verdict"]
+    assert "link between nodes" in result["verdict"]
+
+
+def test_gains_that_differ_by_noise_are_no_opposite_advice() -> None:
+    """One stage a device: hand-overs are all that links do, and they do next to nothing."""
+    job = ("decode", "qwen3-8b", "--on", "h100-sxm", "--tp", "1", "--pp", "2", "--batch", "1,64,512", "--json")
+    assert "opposite advice" not in invoke(*job).document["verdict"]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_layouts_of_other_numbers_of_devices_say_so(columns: int) -> None:
+    job = ("decode", "llama-3.1-8b", "--on", "h100-sxm", "--batch", "1")
+    out = invoke(*job, "--tp", "1,2", "--pp", "1,2", columns=columns).out
+    assert re.search(r"^layout +GPUs", out, re.MULTILINE)
+    for label, devices in (("TP1", 1), (r"TP2\*", 2), ("TP1 PP2", 2), (r"TP2 PP2\*", 4)):
+        assert re.search(rf"^{label} +{devices} ", out, re.MULTILINE)
+    assert "nhalf plan --gpus 2 compares those of 2" in " ".join(out.split())
+    for same in (("--tp", "1,2"), ("--tp", "2", "--pp", "2")):
+        assert "GPUs" not in invoke(*job, *same, columns=columns).out
 
 
 def test_explain_prints_each_leaf_with_its_formula_and_inputs() -> None:

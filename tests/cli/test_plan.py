@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.cli.command import invoke, matches, refused
 
+from nhalf.loading.planning import OUTPUT, PROMPT
+
 JOB = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--weights", "fp8")
 LIMITS = ("--gpus", "16", "--tpot", "20ms", "--ttft", "1s", "--isl", "4096", "--osl", "512")
 KEYS = {
@@ -204,3 +206,12 @@ def test_the_reasons_add_up_to_what_the_ranking_says(document: Any) -> None:  # 
         share = 1 - row["tokens_per_s_per_gpu"] / document["chosen"]["tokens_per_s_per_gpu"]
         assert f"gives {100 * share:.2g} % less" in text
         assert not row["tied"]
+
+
+def test_help_says_what_is_taken_where_a_flag_is_not_given() -> None:
+    text = " ".join(invoke("plan", "--help").out.split())
+    for flag in ("--tp", "--pp", "--ep", "--attention-dp"):
+        assert "[default: all]" in text[text.index(f"{flag} LIST") :][:120], flag
+    assert f"[default: {PROMPT}, if --context" in text
+    assert f"[default: {OUTPUT}, if --context" in text
+    assert "1024]" not in text[text.index("--context N") : text.index("--isl N")]

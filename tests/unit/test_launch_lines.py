@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -91,6 +92,36 @@ def test_number_formats_and_lengths_are_in_the_lines() -> None:
     assert any("kv_cache_config: {dtype: fp8}" in also for also in found["trtllm"].also)
     assert any("quantised to fp8" in also for also in found["trtllm"].also)
     assert all("4608" in line.command for line in found.values())
+
+
+@pytest.mark.parametrize("dtype", ["int4", "int8", "nvfp4", "mxfp4"])
+def test_formats_that_no_method_makes_need_a_checkpoint(dtype: str) -> None:
+    served = replace(SERVED, kv_dtype="int8", quantised=dtype)
+    for line in lines(Layout(tensor_parallel=8), served).values():
+        assert "--quantization" not in line.command
+        assert f"a checkpoint quantised to {dtype}" in line.also
+    assert "int8" not in lines(Layout(tensor_parallel=8), served)["vllm"].command
+    held = replace(SERVED, quantised="fp8", plain=False)
+    assert "a checkpoint quantised to fp8" in lines(Layout(tensor_parallel=8), held)["vllm"].also
+
+
+@pytest.mark.parametrize(
+    ("layout", "flags", "also"),
+    [
+        (Layout(attention_dp=16), "--data-parallel-size-local 8 --data-parallel-address", "--headless"),
+        (Layout(attention_dp=32), "--data-parallel-size-local 8 --data-parallel-address", "8 to 24 in steps of 8"),
+        (Layout(tensor_parallel=4, attention_dp=4), "--data-parallel-size-local 2", "--data-parallel-start-rank 2"),
+        (Layout(tensor_parallel=16, attention_dp=2), "--data-parallel-backend ray", "VLLM_RAY_DP_PACK_STRATEGY=span"),
+        (Layout(tensor_parallel=3, attention_dp=4), "--data-parallel-backend ray", "ray start"),
+        (Layout(tensor_parallel=16), "--distributed-executor-backend ray", "ray start on all 2 nodes"),
+    ],
+)
+def test_data_parallel_ranks_on_several_nodes(layout: Layout, flags: str, also: str) -> None:
+    line = lines(layout, SERVED)["vllm"]
+    assert flags in line.command
+    assert any(also in text for text in line.also)
+    assert ("--distributed-executor-backend" in line.command) == (layout.attention_dp == 1)
+    assert read(line.command).notes == ()
 
 
 def test_several_nodes_say_how_to_start_them() -> None:

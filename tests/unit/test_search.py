@@ -264,3 +264,54 @@ def test_a_layout_is_judged_at_its_batch_and_at_its_best() -> None:
     assert found.judged_best is not None
     assert (found.judged.batch, found.judged.layout.tensor_parallel) == (4, 4)
     assert found.judged_best.score > found.judged.score
+
+
+# --- the batch between those of the grid ------------------------------------------------------------------------------
+
+
+def exhaustive(found: Plan, row: Any) -> float:  # noqa: ANN401  a Choice
+    """Return the most tokens/s of a GPU that a layout gives within the time of a token, every batch tried."""
+    candidate, group = row.candidate, row.layout.attention_dp
+    sure = candidate.batches[~candidate.marginal]
+    batches = tuple(np.arange(group, sure.max() + 1, group).tolist())
+    every = evaluate(candidate.scenario, replace(found.wish, batches=batches))
+    assert every is not None
+    within = (every.tpot_s <= (found.wish.tpot_s or np.inf)) & ~every.marginal
+    return float(np.max(np.where(within, every.per_gpu, 0.0)))
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "tpot_s"),
+    [("deepseek-v3", "h200-sxm", 0.03), ("llama-3.1-70b", "h100-sxm", 0.02), ("llama-3.1-70b", "h100-sxm", 0.05)],
+)
+def test_each_leading_layout_is_at_its_best_batch(model: str, on: str, tpot_s: float) -> None:
+    found = plan(16, model, on, tpot_s=tpot_s)
+    assert found.rows[0].meets == "yes"
+    for row in found.rows[:6]:
+        best = exhaustive(found, row)
+        assert row.meets == "no" or row.per_gpu >= 0.985 * best
+    assert found.rows[0].per_gpu == max(row.per_gpu for row in found.rows if row.meets != "no")
+
+
+def test_no_layout_that_was_not_refined_would_lead() -> None:
+    found = plan(16, "deepseek-v3", "h200-sxm", tpot_s=0.03)
+    last = found.rows[11].per_gpu
+    assert len(found.rows) > 20
+    assert all(exhaustive(found, row) <= last for row in found.rows[12:] if row.meets != "no")
+
+
+def test_a_batch_that_was_asked_for_is_not_moved() -> None:
+    found = search(base("deepseek-v3", "h200-sxm"), 16, Wish(tpot_s=0.03, batches=(64, 128)))
+    assert {int(batch) for each in found.candidates for batch in each.batches} <= {64, 128}
+
+
+def test_the_decoding_pool_is_at_its_best_batch_too() -> None:
+    wish = Wish(tpot_s=0.03, pools=True)
+    found = search(base("deepseek-v3", "h200-sxm"), 32, wish)
+    assert found.pools is not None
+    side = found.pools.decode
+    group = side.candidate.layout.attention_dp
+    more = (side.batch + max(1, round(0.03 * side.batch / group)) * group,)
+    larger = evaluate(side.candidate.scenario, replace(wish, batches=more))
+    assert found.pools.tpot_s <= 0.03
+    assert larger is None or larger.marginal[0] or larger.decode_s[0] > 0.03

@@ -131,6 +131,16 @@ def test_an_interrupt_leaves_a_labelled_partial(capsys: pytest.CaptureFixture[st
     assert "partial: interrupted in double-tree" in captured.err
 
 
+def test_a_slow_rank_is_said_to_be_slow_in_all_it_does() -> None:
+    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--tokens", "10")
+    page = invoke(*job, "--straggler", "rank 3: 15%")
+    assert "With rank 3: 15% all work of the device takes that much longer, reading memory too" in page
+    assert "A throttled core clock alone leaves that as it is" in " ".join(page.split())
+    assert "throttled core clock" not in invoke(*job, "--straggler", "rank 3: 20us")
+    times = [document(*job, "--straggler", f"rank 3: {text}")["runs"][1]["step_p50_s"] for text in ("15%", "1.15x")]
+    assert times[0] == times[1]
+
+
 def test_a_decode_loop_names_who_sets_the_pace() -> None:
     arguments = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--tokens", "10")
     page = invoke(*arguments, "--straggler", "rank 3: 1.15x")

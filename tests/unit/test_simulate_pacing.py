@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nhalf import loading
+from nhalf.breakdown import columns
 from nhalf.decide import pacing
 from nhalf.errors import InputError
 from nhalf.predict.step import decode
@@ -33,6 +34,14 @@ def test_a_throttled_rank_stretches_all_of_the_work_and_sets_the_pace() -> None:
     found = pace("rank 3: 1.15x")
     assert found.step_p50_s == pytest.approx(loop.step_s + 0.15 * loop.collectives * loop.work_s, rel=1e-3)
     assert (found.pace_rank, found.pace_share) == (3, 1.0)
+
+
+def test_the_reads_are_those_of_the_predicted_step() -> None:
+    loop = made()
+    owed = columns(decode(loop.scenario))
+    reads_s = float(owed["weights"] + owed["kv"])
+    assert loop.reads_share * loop.work_s * loop.collectives == pytest.approx(reads_s)
+    assert 0 < loop.reads_share < 1
 
 
 def test_a_late_start_is_paid_once_a_step() -> None:

@@ -14,6 +14,7 @@ from nhalf.errors import InputError
 from nhalf.layout import Layout, check
 from nhalf.loading.degrees import Degrees
 from nhalf.loading.offers import options as read_options
+from nhalf.loading.offers import standard
 from nhalf.report import buy as report
 from nhalf.report.buy_document import document
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from nhalf.report.page import Page
 
 BATCHES = "1,16,128"
+_STANDARD = loading.Default(
+    flag="--option", value="(none)", reason="better links, memory, software; write your own, such as nic=800Gb/s"
+)
 
 
 @click.command()
@@ -42,7 +46,8 @@ def buy(model: str, systems: str | None, texts: tuple[str, ...], **given: Any) -
 
     An option is KEY=VALUE: a link (nic=800Gb/s, nvlink.latency=x0.5), hbm=4.8TB/s, the path of any input
     (stack.host_launch_s=-10us), system=NAME, engine=, library=, mode=, weights=, kv=, or a degree. Several are joined
-    by ' + '; a label goes before ': '; a price after '@', for each GPU or with /nic, /node, /all.
+    by ' + '; a label goes before ': '; a price after '@', for each GPU or with /nic, /node, /all. Without any option
+    they are twice the bandwidth and half the latency of the links, twice the memory bandwidth, half the fixed times.
     """
     answer("buy", model, systems, texts, given)
 
@@ -59,9 +64,10 @@ def answer(command: str, model: str, systems: str | None, texts: tuple[str, ...]
     told: dict[str, None] = {}
     for system in request.systems:
         loaded, alone, taken = _layouts(replace(request, batches=(1,), systems=(system,)))
-        chosen, warnings = read_options(alone, loaded.scenarios, texts, prices=command == "buy")
+        listed = texts or standard(loaded.scenarios)
+        chosen, warnings = read_options(alone, loaded.scenarios, listed, prices=command == "buy")
         found.append(purchase(loaded.scenarios, chosen, batches, mix))
-        defaults |= dict.fromkeys(taken)
+        defaults |= dict.fromkeys([*([] if texts else [_STANDARD]), *taken])
         told |= dict.fromkeys([*loaded.warnings, *warnings])
         asked.append(alone)
     for warning in told:

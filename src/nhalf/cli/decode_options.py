@@ -24,7 +24,9 @@ _OPTIONS: Final = (
     click.option("--draft-tokens", metavar="N", help="Tokens drafted and checked each step, with --acceptance."),
     click.option("--acceptance", metavar="A", help="The chance that a drafted token is kept: 0.8."),
     click.option(
-        "--exchange", metavar="WAY", help="Tokens to experts: all-gather or all-to-all.  [default: all-gather]"
+        "--exchange",
+        metavar="WAY",
+        help="Tokens to experts: all-gather or all-to-all.  [default: all-gather; plan: both]",
     ),
     click.option("--skew", metavar="RATIO", help="Busiest expert rank over the mean, with all-to-all.  [default: 1]"),
     click.option("--fuse-norm", is_flag=True, help="Do the norm in the kernel of its all-reduce."),

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
-_WORKLOAD: Final = (
+_LENGTHS: Final = (
     click.option("--context", metavar="N", help="Tokens in the cache of each sequence.  [default: 1024]"),
     click.option("--isl", metavar="N", help="Prompt tokens, with --osl: adds the prefills of arriving requests."),
     click.option("--osl", metavar="N", help="Output tokens, with --isl."),
+)
+WORKLOAD: Final = (
     click.option("--weights", metavar="DTYPE", help="bf16, fp8, int8, int4, nvfp4, mxfp4.  [default: the config's]"),
     click.option("--kv", metavar="DTYPE", help="Cache dtype: bf16, fp8.  [default: as the config says]"),
     click.option("--engine", metavar="NAME", help="vllm, sglang, trtllm.  [default: vllm]"),
@@ -36,6 +38,7 @@ _WORKLOAD: Final = (
     click.option("--links", metavar="FILE", help="Links of the tiers, as `nhalf fit -o FILE` writes them."),
     click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change any input; may be repeated."),
 )
+"""The flags of number formats, the stack and the inputs."""
 _LAYOUT: Final = (
     click.option("--tp", metavar="LIST", help="Tensor-parallel degrees: 1,2,4,8."),
     click.option("--pp", metavar="LIST", help="Pipeline stages.  [default: 1]"),
@@ -47,7 +50,7 @@ _LAYOUT: Final = (
 
 def workload(command: Command) -> Command:
     """Add the flags of the workload, the stack, the inputs and the remedies."""
-    return decode_options.add(decode_options.options(command), _WORKLOAD)
+    return decode_options.add(decode_options.options(command), (*_LENGTHS, *WORKLOAD))
 
 
 def layout(command: Command) -> Command:

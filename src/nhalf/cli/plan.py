@@ -9,7 +9,7 @@ import click
 
 from nhalf import loading, units
 from nhalf.catalog import files
-from nhalf.cli import flags, forms, output, page_file
+from nhalf.cli import flags, forms, output, page_file, plan_options
 from nhalf.decide.candidates import GOALS, Wish
 from nhalf.decide.layouts import name
 from nhalf.decide.nearest import nearest
@@ -54,8 +54,7 @@ _FIELDS = {
 @click.option("--batch", metavar="LIST", help="Batches of a replica to look at.  [default: all that fit]")
 @click.option("--pools", is_flag=True, help="Look at prefill and decode on devices of their own, too.")
 @click.option("--all", "every", is_flag=True, help="With --json, --csv or --md: every layout at every batch.")
-@flags.layout
-@flags.workload
+@plan_options.options
 @page_file.option
 @forms.option
 def plan(model: str | None, systems: str | None, pages: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     "stragglers",
     multiple=True,
     metavar="TEXT",
-    help="'rank 3: 1.15x', '... 20us', '... link 8x 5%', '... jitter 5us'; may be repeated.",
+    help="'rank 3: 1.15x' or '... 15%' (all its work), '... 20us', '... link 8x 5%', '... jitter 5us'; repeat it.",
 )
 @click.option("--jitter", metavar="TIME", help="Jitter of every rank's work between two collectives, on average.")
 @click.option("--algorithm", metavar="NAME", help="All-reduce.  [default: one-shot, hierarchical across nodes]")
@@ -53,7 +53,8 @@ def decode(model: str, **flags: Any) -> None:  # noqa: ANN401  click's values
     if forms.write(lambda: report.document(made, paces, tokens=tokens), "runs"):
         return
     canvas = output.canvas()
-    report.write(made, paces, canvas, tokens=tokens, next_command=_next(model, flags))
+    slow = [one.text for one in found if one.what == "slow"]
+    report.write(made, paces, canvas, tokens=tokens, slow=slow, next_command=_next(model, flags))
     output.write(canvas.text)
 
 

@@ -25,6 +25,7 @@ def whatif(model: str, systems: str | None, texts: tuple[str, ...], **given: Any
 
     A change is KEY=VALUE: a link (nic=800Gb/s, nvlink.latency=x0.5), hbm=4.8TB/s, the path of any input
     (stack.host_launch_s=-10us), system=NAME, engine=, library=, mode=, weights=, kv=, or a degree. Several are joined
-    by ' + '; a label goes before ': '.
+    by ' + '; a label goes before ': '. Without any option they are twice the bandwidth, half the latency of the links,
+    twice the memory bandwidth, half the fixed times.
     """
     answer("whatif", model, systems, texts, given)

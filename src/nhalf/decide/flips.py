@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.decide.levers import levers
+from nhalf.decide.levers import levers, of_links
 from nhalf.predict.memory import needed, usable_bytes
 from nhalf.predict.step import decode
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nhalf.breakdown import Array
+    from nhalf.decide.levers import Lever
     from nhalf.decide.option import Option
+    from nhalf.scenario import Scenario
 
 LARGEST_BATCH: Final = 1024
 """Up to this batch, or the largest that is asked for, the advice is looked at for flips."""
@@ -26,7 +28,7 @@ _LASTING: Final = 1.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """The batch from which on other advice holds; an empty name stands for: nothing on the list helps."""
+    """The batch from which on another option gains most; an empty name: none on the list gains what can be told."""
 
     before: str
     after: str
@@ -65,12 +67,13 @@ def gains(now: Option, options: Sequence[Option], batches: Array) -> Gains:
 
 
 def flips(options: Sequence[Option], found: Gains) -> tuple[Flip, ...]:
-    """Return the batches at which the best option changes."""
+    """Return the batches at which the option that gains most changes, where the model can tell any from nothing."""
     kept = found.batches
     if not len(kept):
         return ()
-    told = np.array([np.where(found.by[each.name] >= each.error, found.by[each.name], -1.0) for each in options])
-    best = np.where(np.max(told, axis=0) > 0, np.argmax(told, axis=0), -1)
+    gained = np.array([found.by[each.name] for each in options])
+    told = np.any(gained >= np.array([each.error for each in options])[:, np.newaxis], axis=0)
+    best = np.where(told, np.argmax(gained, axis=0), -1)
     runs = _runs(best, kept)
     names = {-1: "", **{index: option.name for index, option in enumerate(options)}}
     return tuple(
@@ -95,19 +98,30 @@ WIDER, QUICKER = "twice the bandwidth of the link", "half the latency of the lin
 
 
 def link_gains(now: Option, batches: Array) -> Gains:
-    """Return what a link twice as wide, and one half as late, saves of the fastest layout at every batch that fits."""
+    """Return what a link twice as wide, and one half as late, saves of the fastest layout at every batch that fits.
+
+    Of several tiers it is the one that gains most at that batch.
+    """
     found = steps(now, batches)
     fastest, before = np.argmin(found, axis=0), np.min(found, axis=0)
-    saved = {WIDER: np.zeros(len(batches)), QUICKER: np.zeros(len(batches))}
+    saved = np.zeros((2, len(batches)))
     for index, base in enumerate(now.layouts):
-        links = [lever for lever in levers(base.having({"workload.batch": 1.0})) if "system.fabric" in lever.path]
         scenario = now.scenario(index, batches)
-        for name, lever in zip(saved, links, strict=False):
-            moved = scenario.having({lever.path: scenario.value(lever.path) * lever.factor})
-            after = np.broadcast_to(decode(moved).value, batches.shape) / scenario.workload.accepted_tokens
-            saved[name] = np.where(fastest == index, 1 - after / before, saved[name])
+        best = np.full((2, len(batches)), -np.inf)
+        pairs = of_links(levers(base.having({"workload.batch": 1.0})))
+        for pair in pairs:
+            gain = np.stack([_gain(scenario, lever, before) for lever in pair])
+            best = np.where(np.max(gain, axis=0) > np.max(best, axis=0), gain, best)
+        saved = np.where(fastest == index, best, saved) if pairs else saved
     fits = np.isfinite(before)
-    return Gains(batches=batches[fits], by={name: gain[fits] for name, gain in saved.items()})
+    return Gains(batches=batches[fits], by=dict(zip((WIDER, QUICKER), saved[:, fits], strict=True)))
+
+
+def _gain(scenario: Scenario, lever: Lever, before: Array) -> Array:
+    """Return the part of the steps [1] that a lever saves at every batch."""
+    moved = scenario.having({lever.path: scenario.value(lever.path) * lever.factor})
+    after: Array = np.broadcast_to(decode(moved).value, before.shape) / scenario.workload.accepted_tokens
+    return 1 - after / before
 
 
 def wider_runs(found: Gains) -> tuple[tuple[int, int], ...]:

@@ -5,7 +5,8 @@ References
 vLLM, "Engine arguments", "Expert parallel deployment" and "Data parallel deployment": experts are split over TP x DP
 devices, by EP where that is enabled; SGLang, "Server arguments": --tp-size counts all devices of a stage, of which
 --dp-size groups take different sequences; TensorRT-LLM, "trtllm-serve" and its LLM arguments: attention data
-parallelism is over all devices of a stage.
+parallelism is over all devices of a stage. Of number formats, both vLLM and SGLang make only fp8 of 16-bit weights in
+every version under one name (vLLM, "Quantization"; SGLang, "Quantization"): the others come from a checkpoint.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ ENGINES: Final = ("vllm", "sglang", "trtllm")
 class Served:
     """What is launched: a model by the name that engines know, how many sequences (of one replica) and how long.
 
-    `quantised` is the dtype to which the engine must quantise a wider checkpoint when it loads, empty where the
-    checkpoint is as predicted; `mixture` tells whether the model has experts; `devices_per_node` how nodes are filled.
+    `quantised` is the dtype of the weights where it is not the checkpoint's, which are of 16 bits if `plain`; `mixture`
+    tells whether the model has experts; `devices_per_node` how nodes are filled.
     """
 
     model: str
@@ -37,6 +38,28 @@ class Served:
     quantised: str
     mixture: bool
     devices_per_node: int
+    plain: bool = True
+
+    @property
+    def method(self) -> str:
+        """Return the method by which an engine quantises the checkpoint when it loads, empty where none does."""
+        return self.quantised if self.plain and self.quantised in _METHODS else ""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Return what no flag of vLLM and SGLang makes: weights that no method makes of the checkpoint, a cache."""
+        weights = [_checkpoint(self.quantised)] if self.quantised and not self.method else []
+        cache = [] if self.kv_dtype in ("bf16", "fp16", "fp8") else [f"a cache in {self.kv_dtype}, which has no flag"]
+        return (*weights, *cache)
+
+
+_METHODS: Final = ("fp8",)
+"""Number formats that vLLM and SGLang both make of 16-bit weights when they load, under the format's own name."""
+
+
+def _checkpoint(dtype: str) -> str:
+    """Return in words what checkpoint holds weights of a number format."""
+    return f"a checkpoint in {dtype}" if dtype in ("bf16", "fp16") else f"a checkpoint quantised to {dtype}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +127,42 @@ def _vllm(layout: Layout, served: Served) -> Line:
     flags += ["--data-parallel-size", layout.attention_dp] if layout.attention_dp > 1 else []
     flags += ["--enable-expert-parallel"] if served.mixture and layout.expert_parallel > 1 else []
     flags += ["--all2all-backend", _VLLM_WAYS[layout.routed_exchange]] if layout.attention_dp > 1 else []
-    flags += ["--distributed-executor-backend", "ray"] if nodes > 1 else []
-    flags += _vllm_load(layout, served)
-    also = (f"ray start on all {nodes} nodes before",) if nodes > 1 else ()
-    return Line(engine="vllm", command=_joined("vllm", "serve", served.model, *flags), also=also)
+    spread, also = _vllm_nodes(layout, served) if nodes > 1 else ([], ())
+    flags += [*spread, *_vllm_load(layout, served)]
+    command = _joined("vllm", "serve", served.model, *flags)
+    return Line(engine="vllm", command=command, also=(*also, *served.needs))
+
+
+def _vllm_nodes(layout: Layout, served: Served) -> tuple[list[str | int], tuple[str, ...]]:
+    """Return vLLM's flags for several nodes, and what goes with them.
+
+    Data-parallel ranks that fill nodes are started by one `serve` on each node, the first of which takes the requests;
+    others, and a single rank, by Ray.
+    """
+    nodes, each = _nodes(layout, served), layout.tensor_parallel * layout.pipeline_parallel
+    ray = f"ray start on all {nodes} nodes before"
+    if layout.attention_dp == 1:
+        return ["--distributed-executor-backend", "ray"], (ray,)
+    room = served.devices_per_node // each
+    if served.devices_per_node % each or layout.attention_dp % room:
+        span = ("VLLM_RAY_DP_PACK_STRATEGY=span in the environment",) if each > served.devices_per_node else ()
+        return ["--data-parallel-backend", "ray"], (ray, *span)
+    flags: list[str | int] = ["--data-parallel-size-local", room, "--data-parallel-address", "HOST"]
+    starts = [str(room * node) for node in range(1, nodes)]
+    ranks = starts[0] if len(starts) == 1 else f"{starts[0]} to {starts[-1]} in steps of {room}"
+    others = "the other node" if len(starts) == 1 else f"each of the {len(starts)} other nodes"
+    also = (
+        f"the same on {others} and --headless --data-parallel-start-rank {'START, START ' * (len(starts) > 1)}{ranks}"
+    )
+    return [*flags, "--data-parallel-rpc-port", "PORT"], ("HOST the first node", also)
 
 
 def _vllm_load(layout: Layout, served: Served) -> list[str | int]:
     """Return vLLM's flags of the load and the number formats."""
     flags: list[str | int] = ["--max-num-seqs", _each(layout, served), "--max-model-len", served.tokens]
     flags += ["--gpu-memory-utilization", f"{USABLE_SHARE:g}"]
-    flags += ["--kv-cache-dtype", served.kv_dtype] if served.kv_dtype != "bf16" else []
-    flags += ["--quantization", served.quantised] if served.quantised else []
+    flags += ["--kv-cache-dtype", "fp8"] if served.kv_dtype == "fp8" else []
+    flags += ["--quantization", served.method] if served.method else []
     return flags
 
 
@@ -134,9 +181,10 @@ def _sglang(layout: Layout, served: Served) -> Line:
     flags += ["--max-running-requests", served.batch, "--cuda-graph-max-bs", _each(layout, served)]
     flags += ["--context-length", served.tokens, "--mem-fraction-static", f"{USABLE_SHARE:g}"]
     flags += ["--kv-cache-dtype", "fp8_e4m3"] if served.kv_dtype == "fp8" else []
-    flags += ["--quantization", served.quantised] if served.quantised else []
+    flags += ["--quantization", served.method] if served.method else []
     also = (f"once on each of {nodes} nodes, RANK from 0",) if nodes > 1 else ()
-    return Line(engine="sglang", command=_joined("python", "-m", "sglang.launch_server", *flags), also=also)
+    command = _joined("python", "-m", "sglang.launch_server", *flags)
+    return Line(engine="sglang", command=command, also=(*also, *served.needs))
 
 
 def _trtllm(layout: Layout, served: Served) -> Line:
@@ -154,7 +202,7 @@ def _trtllm(layout: Layout, served: Served) -> Line:
     options += ["enable_attention_dp: true"] if layout.attention_dp > 1 else []
     options += ["kv_cache_config: {dtype: fp8}"] if served.kv_dtype == "fp8" else []
     also = [f"options.yaml: {'; '.join(options)}"]
-    also += [f"a checkpoint quantised to {served.quantised}"] if served.quantised else []
+    also += [_checkpoint(served.quantised)] if served.quantised else []
     also += [f"under mpirun or srun with {layout.devices} ranks on {nodes} nodes"] if nodes > 1 else []
     return Line(engine="trtllm", command=_joined("trtllm-serve", served.model, *flags), also=tuple(also))
 

@@ -10,6 +10,8 @@ import numpy as np
 from nhalf.predict.prefill import predicted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nhalf.scenario import Scenario
 
 
@@ -30,22 +32,30 @@ _WORDS = {
 }
 
 
-def _slowest_tier(scenario: Scenario) -> str:
-    """Return the slowest tier that any group or stage boundary of the layout crosses."""
+def _tiers(scenario: Scenario) -> list[str]:
+    """Return the tiers that groups and stage boundaries of a layout cross, the slowest first."""
     layout, fabric = scenario.layout, scenario.system.fabric
-    tier = fabric.span(layout.stage_devices).tier
-    return "inter_node" if tier == "intra_node" and layout.crossing_boundaries(fabric) else tier
+    span, across = fabric.span(layout.stage_devices), layout.crossing_boundaries(fabric)
+    found = set()
+    if layout.stage_devices > 1:
+        found.add(span.tier)
+        if span.racks > 1:
+            found.add("inter_node")
+        if fabric.devices_per_node > 1:
+            found.add("intra_node")
+    if across:
+        found.add("inter_node")
+    if layout.pipeline_parallel - 1 > across:
+        found.add("intra_node")
+    return [tier for tier in reversed(_WORDS) if tier in found]
 
 
 def levers(scenario: Scenario) -> list[Lever]:
-    """Return the levers of a scenario, those on the links of the group's slowest tier first."""
-    tier = _slowest_tier(scenario)
-    where = _WORDS[tier]
+    """Return the levers of a scenario, first those on the links of every tier that its step depends on."""
+    now = float(np.mean(predicted(scenario).value))
     changes = []
     if scenario.layout.devices > 1:
         changes = [
-            (f"a {where} twice as wide", f"system.fabric.{tier}.bandwidth_bytes_per_s", 2.0),
-            (f"half the latency of a {where}", f"system.fabric.{tier}.latency_s", 0.5),
             ("half the software time of a collective", "stack.software_factor", 0.5),
             ("half the in-model excess of a collective", "stack.collective_excess_s", 0.5),
         ]
@@ -55,11 +65,32 @@ def levers(scenario: Scenario) -> list[Lever]:
         ("half the fixed time of a step", "stack.step_time_s", 0.5),
         ("twice the arithmetic", "system.device.bf16_flop_per_s", 2.0),
     ]
-    now = float(np.mean(predicted(scenario).value))
-    return [
-        Lever(name=name, path=path, factor=factor, gain=1 - _step_s(scenario, path, factor) / now)
-        for name, path, factor in changes
-    ]
+    tiers = [[_lever(scenario, change, now) for change in link_changes(tier)] for tier in _tiers(scenario)]
+    # A group that crosses nodes may leave the links inside them out, as one ring over all NICs does.
+    used = [pair for pair in tiers if any(lever.gain for lever in pair)] or tiers[:1]
+    return [*(lever for pair in used for lever in pair), *(_lever(scenario, change, now) for change in changes)]
+
+
+def link_changes(tier: str) -> tuple[tuple[str, str, float], tuple[str, str, float]]:
+    """Return the name, the path and the factor of twice the bandwidth and of half the latency of a tier's links."""
+    stem, where = f"system.fabric.{tier}.", _WORDS[tier]
+    return (
+        (f"a {where} twice as wide", f"{stem}bandwidth_bytes_per_s", 2.0),
+        (f"half the latency of a {where}", f"{stem}latency_s", 0.5),
+    )
+
+
+def of_links(found: Sequence[Lever]) -> list[tuple[Lever, Lever]]:
+    """Return a wider and a quicker link of each tier among levers, the tier that gains most first."""
+    links = [lever for lever in found if lever.path.startswith("system.fabric")]
+    pairs = list(zip(links[::2], links[1::2], strict=True))
+    return sorted(pairs, key=lambda pair: -max(lever.gain for lever in pair))
+
+
+def _lever(scenario: Scenario, change: tuple[str, str, float], now_s: float) -> Lever:
+    """Return a lever with what it saves of a step of `now_s` [s]."""
+    name, path, factor = change
+    return Lever(name=name, path=path, factor=factor, gain=1 - _step_s(scenario, path, factor) / now_s)
 
 
 def _step_s(scenario: Scenario, path: str, factor: float) -> float:

@@ -37,6 +37,8 @@ IN_NODE, ACROSS_NODES = "one-shot", "hierarchical"
 """The algorithms that are played unless another is asked for."""
 OTHERS = ("ring", "recursive-doubling", "one-shot", "two-shot", "hierarchical")
 """The algorithms that are tried as a remedy."""
+_READS = ("weights", "experts", "kv")
+"""The columns of a step that are reading memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,7 @@ class Loop:
     """What a decode loop is made of.
 
     `work_s` [s] is one stretch of work between two of the `collectives` of a step; `collective_s` [s] is what one costs
-    by the prediction.
+    by the prediction; `reads_share` [1] is the part of the work that is reading memory.
     """
 
     scenario: Scenario
@@ -81,6 +83,7 @@ class Loop:
     work_s: float
     collective_s: float
     size_bytes: float
+    reads_share: float
 
     @property
     def step_s(self) -> float:
@@ -116,6 +119,7 @@ def loop(scenario: Scenario, algorithm: str = "") -> Loop:
         work_s=(sum(shared.values()) - spent) / count,
         collective_s=spent / count,
         size_bytes=size,
+        reads_share=sum(shared.get(name, 0.0) for name in _READS) / (sum(shared.values()) - spent),
     )
 
 

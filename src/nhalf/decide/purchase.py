@@ -14,7 +14,7 @@ import numpy as np
 from nhalf.breakdown import columns
 from nhalf.decide.elasticity import elasticities
 from nhalf.decide.flips import LARGEST_BATCH, Flip, Gains, flips, gains, link_gains, steps, wider_runs
-from nhalf.decide.levers import levers
+from nhalf.decide.levers import levers, of_links
 from nhalf.decide.nearest import nearest
 from nhalf.decide.option import Option
 from nhalf.decide.regime import BINDING
@@ -100,7 +100,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What links owe a step at one batch: the part saved by twice the bandwidth, and by half the latency."""
+    """What links of a tier owe a step at one batch: the part saved by twice the bandwidth, and by half the latency."""
 
     batch: int
     tier: str
@@ -238,9 +238,8 @@ def _effect(option: Option, batch: int, now: Option, before: State) -> Effect:
 
 
 def _wish(batch: int, state: State) -> list[Wish]:
-    """Return what a wider and a quicker link would save at a batch; nothing where one device has none."""
-    links = [lever for lever in levers(state.scenario) if lever.path.startswith("system.fabric")]
-    if not links:
-        return []
-    wider, quicker = links
-    return [Wish(batch=batch, tier=wider.path.split(".")[2], wider=wider.gain, quicker=quicker.gain)]
+    """Return what a wider and a quicker link of each tier would save, most first; nothing where one device has none."""
+    return [
+        Wish(batch=batch, tier=wider.path.split(".")[2], wider=wider.gain, quicker=quicker.gain)
+        for wider, quicker in of_links(levers(state.scenario))
+    ]

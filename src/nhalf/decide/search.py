@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nhalf.decide import pools
+from nhalf.decide import pools, ranking
 from nhalf.decide.candidates import Candidate, Choice, Wish, evaluate
 from nhalf.decide.launch_lines import ENGINES, runs_on
 from nhalf.decide.layouts import groups, layouts, name
 from nhalf.decide.pareto import front
+from nhalf.decide.refining import refine, refined
 from nhalf.decide.regime import TIE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from nhalf.breakdown import Array
     from nhalf.decide.pools import Pools
     from nhalf.layout import Layout
     from nhalf.scenario import Scenario
@@ -70,9 +70,9 @@ class Plan:
     def every(self) -> Iterator[Choice]:
         """Yield every layout at every batch that fits."""
         for candidate in self.candidates:
-            meets, scores = _meets(candidate, self.wish), _scores(candidate, self.wish)
+            meets, scores = ranking.meets(candidate, self.wish), ranking.scores(candidate, self.wish)
             for place, (code, score) in enumerate(zip(meets.tolist(), scores.tolist(), strict=True)):
-                yield Choice(candidate=candidate, place=place, meets=_word(code), score=score)
+                yield Choice(candidate=candidate, place=place, meets=ranking.word(code), score=score)
 
     def records(self, *, every: bool = False) -> list[dict[str, Any]]:
         """Return rows by the keys of the contract: the best of each layout and the front, or every point."""
@@ -156,7 +156,7 @@ def search(base: Scenario, gpus: int, wish: Wish, judged: tuple[Layout, int | No
             refused["does not fit in memory"] += len(alike)
         else:
             found.append(candidate)
-    candidates = tuple(found)
+    candidates = refined(found, wish)
     rows = _rows(candidates, wish)
     chosen = _chosen(rows, base.stack.engine)
     return Plan(
@@ -175,55 +175,14 @@ def search(base: Scenario, gpus: int, wish: Wish, judged: tuple[Layout, int | No
     )
 
 
-def _scores(candidate: Candidate, wish: Wish) -> Array:
-    """Return what is wanted most of, at every batch; money goes as tokens of a GPU do."""
-    return candidate.per_user if wish.goal == "latency" else candidate.per_gpu
-
-
-def _meets(candidate: Candidate, wish: Wish) -> Array:
-    """Return whether the limits hold at every batch: 0 no, 1 perhaps, 2 yes."""
-    found = np.where(candidate.marginal, 1, 2)
-    if wish.tpot_s is not None:
-        found = np.where(candidate.tpot_s <= wish.tpot_s, found, 0)
-    if wish.ttft_s is not None and np.any(found > 0) and candidate.first_s is not None:
-        low, high = candidate.first_s
-        found = np.where(low > wish.ttft_s, 0, np.where(high > wish.ttft_s, np.minimum(found, 1), found))
-    return found
-
-
 def _rows(candidates: Sequence[Candidate], wish: Wish) -> list[Choice]:
     """Return the best point of each layout, the best layouts first: those that meet the limits, then the others."""
-    rows = [_best(candidate, wish) for candidate in candidates]
+    rows = [ranking.best(candidate, wish) for candidate in candidates]
     rows.sort(key=lambda row: (row.meets == "no", -row.score))
     if not rows or rows[0].meets == "no":
         return rows
     limit = rows[0].score / (1 + TIE)
     return [replace(row, tied=row.meets != "no" and row.score >= limit) for row in rows]
-
-
-def _best(candidate: Candidate, wish: Wish) -> Choice:
-    """Return the best point of a layout: of those that meet the limits, else the one that misses them least."""
-    meets, scores = _meets(candidate, wish), _scores(candidate, wish)
-    if np.any(meets > 0):
-        place = int(np.argmax(np.where(meets > 0, scores, -np.inf)))
-    else:
-        place = int(np.argmin(_missed(candidate, wish)))
-    return Choice(candidate=candidate, place=place, meets=_word(meets[place]), score=float(scores[place]))
-
-
-def _word(code: int) -> Literal["yes", "marginal", "no"]:
-    """Return the word of a code of `_meets`."""
-    return "yes" if code == 2 else "marginal" if code == 1 else "no"  # noqa: PLR2004  the codes of _meets
-
-
-def _missed(candidate: Candidate, wish: Wish) -> Array:
-    """Return by what factor the limits are missed at every batch: the worse of the two, at least 1 where they hold."""
-    missed = np.ones(len(candidate.batches))
-    if wish.tpot_s is not None:
-        missed = np.maximum(missed, candidate.tpot_s / wish.tpot_s)
-    if wish.ttft_s is not None and candidate.first_s is not None:
-        missed = np.maximum(missed, candidate.first_s[0] / wish.ttft_s)
-    return missed
 
 
 def _chosen(rows: Sequence[Choice], engine: str) -> Choice | None:
@@ -240,8 +199,8 @@ def _chosen(rows: Sequence[Choice], engine: str) -> Choice | None:
 
 def _nearest(candidates: Sequence[Candidate], wish: Wish) -> Choice | None:
     """Return the point that misses the limits least."""
-    rows = [_best(candidate, wish) for candidate in candidates]
-    return min(rows, key=lambda row: float(_missed(row.candidate, wish)[row.place]), default=None)
+    rows = [ranking.best(candidate, wish) for candidate in candidates]
+    return min(rows, key=lambda row: float(ranking.missed(row.candidate, wish)[row.place]), default=None)
 
 
 def _front(candidates: Sequence[Candidate], wish: Wish) -> Iterator[Choice]:
@@ -255,8 +214,8 @@ def _front(candidates: Sequence[Candidate], wish: Wish) -> Iterator[Choice]:
     for point in places[np.argsort(-users[places])].tolist():
         candidate = candidates[owners[point]]
         place = point - int(starts[owners[point]])
-        meets = _word(_meets(candidate, wish)[place])
-        score = float(_scores(candidate, wish)[place])
+        meets = ranking.word(ranking.meets(candidate, wish)[place])
+        score = float(ranking.scores(candidate, wish)[place])
         yield Choice(candidate=candidate, place=place, meets=meets, score=score, pareto=True)
 
 
@@ -288,10 +247,10 @@ def _rule(
     wish: Wish,
 ) -> Rule:
     """Return the best of each kind: within the limits where both have such a point, else without limits."""
-    pools = [[_best(each, wish) for each in pool] for pool in (inside, across)]
+    pools = [[ranking.best(refine(each, wish), wish) for each in pool] for pool in (inside, across)]
     held = [[row for row in rows if row.meets != "no"] for rows in pools]
     if not all(held):
-        held = [[_best(each, Wish(goal=wish.goal)) for each in pool] for pool in (inside, across)]
+        held = [[ranking.best(each, Wish(goal=wish.goal)) for each in pool] for pool in (inside, across)]
     best = [max(rows, key=lambda row: row.score) for rows in held]
     return Rule(devices=devices, what=what, inside=best[0], across=best[1])
 
@@ -300,4 +259,4 @@ def _judged(base: Scenario, wish: Wish, layout: Layout, batch: int | None) -> Ch
     """Return the layout of a launch line at its batch, or at its best; None where it does not fit."""
     narrowed = replace(wish, batches=None if batch is None else (batch,))
     candidate = evaluate(replace(base, layout=layout), narrowed)
-    return None if candidate is None else _best(candidate, wish)
+    return None if candidate is None else ranking.best(refine(candidate, narrowed), wish)

@@ -33,6 +33,11 @@ _READ: Final = {
     "trtllm": ("tp-size", "pp-size", "ep-size", "enable-attention-dp"),
 }
 """The flags that make the layout, for suggestions."""
+_PLACING: Final = (
+    "data-parallel-size-local", "data-parallel-address", "data-parallel-rpc-port", "data-parallel-start-rank",
+    "data-parallel-backend",
+)  # fmt: skip
+"""Flags that say which ranks a node starts, and no more."""
 _KV: Final = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16", "bf16": "bf16"}
 _WEIGHTS: Final = {"fp8": "fp8", "awq": "int4", "gptq": "int4", "w8a8_fp8": "fp8", "modelopt_fp4": "nvfp4",
                    "w8a8_int8": "int8"}  # fmt: skip
@@ -239,7 +244,7 @@ def _suspicious(flags: dict[str, str], engine: str, notes: list[str]) -> None:
     for name in flags:
         if "speculative" in name:
             notes.append(f"--{name} is left out of account: the prediction is without a draft")
-        if name in _READ[engine] or not re.search(r"paral|(^|-)(tp|pp|dp|ep)(-|$)", name):
+        if name in (*_READ[engine], *_PLACING) or not re.search(r"paral|(^|-)(tp|pp|dp|ep)(-|$)", name):
             continue
         near = did_you_mean(name, _READ[engine])
         if near and not name.startswith(("data-parallel-", "enable-", "max-", "decode-", "prefill-", "moe-")):

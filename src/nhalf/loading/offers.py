@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
 from nhalf.catalog import store
+from nhalf.decide.levers import levers
 from nhalf.decide.option import Move, Option
 from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.changes import bidirectional, unit_of
@@ -81,6 +82,14 @@ def options(
             raise InputError("the option is given twice", where=offer.where, do="give it once, or a label: 'name: ...'")
         found.append(_option(offer, request, layouts, warnings))
     return tuple(found), warnings
+
+
+def standard(layouts: Sequence[Scenario]) -> tuple[str, ...]:
+    """Return the options of a list that nobody wrote: what `nhalf decode` says would help, and the host's launches."""
+    names = {
+        lever.name: f"{lever.name}: {lever.path}=x{lever.factor:g}" for layout in layouts for lever in levers(layout)
+    }
+    return (*names.values(), "half the time of a launch by the host: stack.host_launch_s=x0.5")
 
 
 def parse(text: str) -> Offer:

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.decide.option import ANOTHER_STACK, SAME_STACK
-from nhalf.report.verdict import WORDS, joined, percent
+from nhalf.report.buy_words import (
+    MATTERS,
+    THOUSAND,
+    band,
+    links,
+    plain,
+    ranked,
+    verdict_between,
+    verdict_interactive,
+    verdict_throughput,
+)
+from nhalf.report.verdict import joined, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,11 +26,8 @@ if TYPE_CHECKING:
     from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
 
-_TIERS: Final = {"intra_node": "inside the node", "inter_node": "between nodes", "inter_rack": "between racks"}
 _SHOWN: Final = 8
 _BAR: Final = 6
-_MATTERS: Final = 0.005
-_THOUSAND: Final = 1000.0
 
 
 def write(purchases: Sequence[Purchase], defaults: Sequence[Default], canvas: Canvas, *, next_command: str) -> None:
@@ -29,6 +37,8 @@ def write(purchases: Sequence[Purchase], defaults: Sequence[Default], canvas: Ca
         gap = "\n" if place else ""
         canvas.paragraph(f"{gap}{system}Interactive use, {verdict_interactive(found)}", bold=True)
         canvas.paragraph(f"Throughput, {verdict_throughput(found)}", bold=True)
+        if between := verdict_between(found):
+            canvas.paragraph(between, bold=True)
         canvas.paragraph(links(found), bold=True)
         canvas.paragraph(_number(found))
     for found in purchases:
@@ -49,116 +59,14 @@ def _system(found: Purchase) -> str:
     return found.effects[0].before.scenario.system.name
 
 
-def verdict_interactive(found: Purchase) -> str:
-    """Return the verdict at the smallest batch: what a user gets."""
-    return _verdict(found, found.batches[0])
-
-
-def verdict_throughput(found: Purchase) -> str:
-    """Return the verdict at the largest batch: what a GPU gives."""
-    return _verdict(found, found.batches[-1], per_gpu=True)
-
-
-def _verdict(found: Purchase, batch: int, *, per_gpu: bool = False) -> str:
-    """Return what to buy at a batch, or that nothing helps and why."""
-    effects = _ranked([effect.per_gpu if per_gpu else effect for effect in found.at(batch)])
-    helping = [effect for effect in effects if effect.helps]
-    if not helping:
-        return f"batch {batch}: {_nothing(effects)}"
-    best = helping[0]
-    whole = "GPU time of a token" if per_gpu else "time per token"
-    text = f"batch {batch}: {best.option.name} saves {percent(best.gain or 0)} of the {whole} ({_band(best)})"
-    if best.after is not None:
-        before, after = ((state.tokens_per_s_per_gpu if per_gpu else state.tokens_per_s_per_user)
-                         for state in (best.before, best.after))  # fmt: skip
-        text += f", {rate(before)} to {rate(after)} tokens/s per {'GPU' if per_gpu else 'user'}"
-    worth = [effect for effect in helping if effect.gain_per_money is not None]
-    if worth:
-        bargain = max(worth, key=lambda effect: effect.gain_per_money or 0.0)
-        each = percent((bargain.gain_per_money or 0.0) * _THOUSAND)
-        whose = "that is" if bargain is best else f"for the money {bargain.option.name} is better:"
-        text += f"; {whose} {each} for each $1k a GPU"
-    others = len(effects) - len(helping)
-    if others:
-        text += f". {others} of {len(effects)} on the list cannot be told from nothing"
-    return text + "."
-
-
-def _nothing(effects: Sequence[Effect]) -> str:
-    """Return that nothing helps, what the best would do, and what the step is made of."""
-    best = next((effect for effect in effects if effect.gain is not None), None)
-    what = effects[0].before
-    name = max(what.owed, key=lambda column: what.owed[column])
-    share = percent(what.owed[name] / what.step_s)
-    text = f"nothing on this list helps: {share} of your step is {WORDS[what.binding]}"
-    if best is None:
-        return f"{text}. Nothing on the list fits in memory."
-    error = percent(best.option.error)
-    if best.gain is not None and best.gain < -_MATTERS:
-        return f"{text}. The best of it, {best.option.name}, makes the step {percent(-best.gain)} longer."
-    gain = percent(best.gain or 0)
-    return f"{text}. The best of it, {best.option.name}, saves {gain}, below the model's error of {error}."
-
-
-def rate(tokens_per_s: float) -> str:
-    """Return tokens/s to three digits, without an exponent."""
-    return units.format_number(float(f"{tokens_per_s:.3g}"))
-
-
-def _ranked(effects: Sequence[Effect]) -> list[Effect]:
-    """Return effects by their gain, the largest first, those that do not fit last."""
-    return sorted(effects, key=lambda effect: -(effect.gain if effect.gain is not None else -10.0))
-
-
-def links(found: Purchase) -> str:
-    """Return the answer to the question of the house: latency or bandwidth."""
-    if not found.wishes:
-        return "Latency or bandwidth: one device has no link to improve."
-    parts = [
-        f"at batch {wish.batch} half the latency of a link {_TIERS[wish.tier]} saves {percent(wish.quicker)}, "
-        f"twice its bandwidth {percent(wish.wider)}"
-        for wish in (found.wishes[0], found.wishes[-1])
-    ]
-    text = f"Latency or bandwidth: {'; '.join(dict.fromkeys(parts))}."
-    if all(max(wish.quicker, wish.wider) < SAME_STACK for wish in found.wishes):
-        text += f" Neither is above the model's error of {percent(SAME_STACK)}."
-    if not found.wider_runs:
-        return f"{text} A lower latency buys more at every batch that fits."
-    first, last = found.links.batches[0], found.links.batches[-1]
-    if found.wider_runs == ((first, last),):
-        return f"{text} Bandwidth buys more at every batch."
-    runs = [
-        f"from batch {start} on" if stop == last else f"from batch {start} to {stop}"
-        for start, stop in found.wider_runs
-    ]
-    return f"{text} {_upper(joined(runs))} bandwidth buys more."
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _number(found: Purchase) -> str:
     """Return the one number: the step now and with the best option at the smallest batch."""
-    best = _ranked(found.at(found.batches[0]))[0]
+    best = ranked(found.at(found.batches[0]))[0]
     now = f"{units.format_time(best.before.step_s)} per step now, {best.before.scenario.layout.name}"
     if best.after is None or best.gain is None:
         return now
     after = f"{units.format_time(best.after.step_s)} with {best.option.name}"
-    return f"{now}; {after} (batch {best.batch}, saves {percent(best.gain)}, 80 % band {_band(best)})"
-
-
-def _band(effect: Effect) -> str:
-    """Return the band of a gain."""
-    if effect.low is None or effect.high is None:
-        return "-"
-    return f"{_plain(effect.low)} to {_plain(effect.high)} %"
-
-
-def _plain(share: float) -> str:
-    """Return a share as a percentage without its sign of per cent."""
-    text = f"{100 * share:.1f}" if abs(share) < 0.00995 else f"{100 * share:.0f}"  # noqa: PLR2004  tenths below one
-    return "0" if text in ("0.0", "-0.0", "-0") else text
+    return f"{now}; {after} (batch {best.batch}, saves {percent(best.gain)}, 80 % band {band(best)})"
 
 
 def _gains(found: Purchase, canvas: Canvas) -> None:
@@ -170,8 +78,8 @@ def _gains(found: Purchase, canvas: Canvas) -> None:
     for option in found.options:
         mixed = found.mixed_gain(option)
         cells = [_cell(effect) for effect in found.effects if effect.option is option]
-        rows.append([option.name, *cells, *([("-" if mixed is None else _plain(mixed))] if found.mix else [])])
-    canvas.table(heads, rows)
+        rows.append([option.name, *cells, *([("-" if mixed is None else plain(mixed))] if found.mix else [])])
+    canvas.table_in_parts(heads, rows, kept=1)
     canvas.paragraph(
         f"* above the model's error: {percent(SAME_STACK)}, or {percent(ANOTHER_STACK)} where machine, engine, library "
         "or number format is another one, and a band that does not reach 0.", indent="  "
@@ -189,13 +97,18 @@ def _money(found: Purchase, canvas: Canvas) -> None:
     rows = []
     for option in priced:
         effects = [effect for effect in found.effects if effect.option is option]
-        rates = [(effect.gain_per_money or 0.0) * _THOUSAND if effect.helps else None for effect in effects]
-        cells = ["-" if rate is None else _plain(rate) for rate in rates]
+        rates = [(effect.gain_per_money or 0.0) * THOUSAND if effect.helps else None for effect in effects]
+        cells = ["-" if rate is None else plain(rate) for rate in rates]
         rows.append([option.name, units.format_money(option.price_per_gpu or 0.0), *cells])
-    canvas.table(["<option", "$ a GPU", *(f"batch {batch}" for batch in found.batches)], rows)
+    canvas.table_in_parts(["<option", "$ a GPU", *(f"batch {batch}" for batch in found.batches)], rows, kept=2)
     canvas.paragraph(
         "A price for a NIC, a node or all is spread over their GPUs; - no gain that can be told.", indent="  "
     )
+    unpriced = [option.name for option in found.options if not option.price_per_gpu]
+    if unpriced:
+        canvas.paragraph(
+            f"Without a price, so left out: {joined(unpriced)}. What is free beats any price.", indent="  "
+        )
 
 
 def _scene(state: State) -> str:
@@ -209,7 +122,7 @@ def _cell(effect: Effect) -> str:
     if effect.gain is None or effect.low is None or effect.high is None:
         return "no fit"
     star = "*" if effect.above_model_error else ""
-    return f"{_plain(effect.gain)}{star} ({_plain(effect.low)}..{_plain(effect.high)})"
+    return f"{plain(effect.gain)}{star} ({plain(effect.low)}..{plain(effect.high)})"
 
 
 def notes(found: Purchase) -> list[str]:
@@ -240,17 +153,28 @@ def why_nothing(effects: Sequence[Effect]) -> str:
             return f"{layout.name} stays inside a node, where no such link is used; ask with a larger --tp or --pp"
         if move.path in ("stack.host_launch_s", "stack.kernels_per_layer") and before.stack.mode != "eager":
             return "graphs are launched as one, so the host's launches cost nothing; it matters with --mode eager"
+        if move.path.endswith("_flop_per_s"):
+            return "arithmetic goes on while memory is read, which takes longer"
     return "no term of this step reads it"
 
 
 def _flips(found: Purchase, canvas: Canvas) -> None:
     """Write where the advice flips."""
-    canvas.heading("Where the advice flips")
+    canvas.heading("Where the advice flips: another option has the largest gain")
     if not found.flips:
-        canvas.paragraph("  Nowhere: one answer for every batch that fits.")
+        canvas.paragraph(f"  {_nowhere(found)}", indent="    ")
     for flip in found.flips:
         first, second = (name or "nothing on the list" for name in (flip.before, flip.after))
         canvas.paragraph(f"  at batch {flip.batch}: from {first} to {second}", indent="    ")
+
+
+def _nowhere(found: Purchase) -> str:
+    """Return what gains most at every batch, where that is one option."""
+    first = {option: found.curves.by[option.name][0] for option in found.options if len(found.curves.batches)}
+    if any(gain >= option.error for option, gain in first.items()):
+        most = max(first, key=lambda option: first[option])
+        return f"Nowhere: {most.name} gains most at every batch that fits."
+    return "Nowhere: at no batch that fits does any gain what can be told from nothing."
 
 
 def _tornado(found: Purchase, canvas: Canvas) -> None:
@@ -260,7 +184,7 @@ def _tornado(found: Purchase, canvas: Canvas) -> None:
         path for path in found.tornado[ends[0]] if path.startswith(("system.", "stack.")) and "remedies" not in path
     ]
     shares = {path: [found.tornado[batch].get(path, 0.0) for batch in ends] for path in paths}
-    kept = sorted((path for path in shares if max(map(abs, shares[path])) >= _MATTERS),
+    kept = sorted((path for path in shares if max(map(abs, shares[path])) >= MATTERS),
                   key=lambda path: -max(map(abs, shares[path])))[:_SHOWN]  # fmt: skip
     canvas.heading("Tornado: % that the step moves for one per cent of an input")
     most = max((abs(share) for path in kept for share in shares[path]), default=1.0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nhalf.report.buy import links, verdict_interactive, verdict_throughput, why_nothing
+from nhalf.report.buy import why_nothing
+from nhalf.report.buy_words import links, verdict_between, verdict_interactive, verdict_throughput
 from nhalf.report.document import envelope, number
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def _body(found: Purchase, defaults: Sequence[Default], warnings: Sequence[str])
     return {
             "verdict_interactive": verdict_interactive(found),
             "verdict_throughput": verdict_throughput(found),
+            "verdict_between": verdict_between(found) or None,
             "latency_or_bandwidth": links(found),
             "model": state.scenario.transformer.name,
             "system": state.scenario.system.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.report import buy
+from nhalf.report import buy, buy_words
 from nhalf.report.figures.bars import Bar, of_bars, tornado
 from nhalf.report.figures.figure import BLUE, GREY
 from nhalf.report.figures.gains import Gain, curves, gains
@@ -56,7 +56,7 @@ def page(found: Sequence[Purchase], defaults: Sequence[Default] = (), warnings: 
         Section(
             key="links",
             title="Latency or bandwidth?",
-            lead="What a better link alone would save, whatever it costs: the slowest link that the layout crosses.",
+            lead="What a better link alone would save, whatever it costs: of the tier that gains most.",
             figures=[_links(each, f"links-{at}") for at, each in numbered if each.wishes],
         ),
         Section(
@@ -96,9 +96,10 @@ def page(found: Sequence[Purchase], defaults: Sequence[Default] = (), warnings: 
 def _told(found: Purchase, *, several: bool) -> list[str]:
     """Return the verdicts of one purchase."""
     texts = [
-        f"Interactive use, {buy.verdict_interactive(found)}",
-        f"Throughput, {buy.verdict_throughput(found)}",
-        buy.links(found),
+        f"Interactive use, {buy_words.verdict_interactive(found)}",
+        f"Throughput, {buy_words.verdict_throughput(found)}",
+        *filter(None, [buy_words.verdict_between(found)]),
+        buy_words.links(found),
     ]
     return [f"{_system(found)}: {' '.join(texts)}"] if several else texts
 
@@ -130,7 +131,7 @@ def _card(found: Purchase, batch: int) -> Card:
     return Card(
         label=f"{_title(found, batch)}: now",
         number=f"{units.format_time(before.step_s)} per step",
-        beside=(f"{buy.rate(before.tokens_per_s_per_user)} tokens/s per user, bound by {before.binding}",),
+        beside=(f"{buy_words.rate(before.tokens_per_s_per_user)} tokens/s per user, bound by {before.binding}",),
         meters=[
             Meter(label=each.option.name, share=each.gain or 0.0,
                   text=f"{percent(each.gain or 0.0)}{'' if each.above_model_error else ' ?'}")

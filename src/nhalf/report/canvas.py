@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _NUMBER_AND_UNIT = re.compile(r"(\d) (?=(?:%|[num]?s|[kKMGTP]?i?B(?:/s)?|tokens/s)(?:\W|$))")
 """A number and its unit, between which a line is not broken."""
 
+_FOLDED = 30
+"""Names in a table that does not fit are folded to so many characters."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Canvas:
@@ -63,6 +66,21 @@ class Canvas:
         """
         self._console().print(grid(columns, rows, marked=marked))
 
+    def table_in_parts(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, kept: int) -> None:
+        """Write a table; where it is wider than the page, as tables of fewer columns, each with the first `kept`.
+
+        Names in the first column are folded, where a line has no room for them.
+        """
+        if not self.fits(grid(columns, rows)):
+            rows = [[textwrap.fill(row[0], _FOLDED, break_on_hyphens=False), *row[1:]] for row in rows]
+        size = max(1, len(columns) - kept)
+        while size > 1 and not all(self.fits(part) for part in _parts(columns, rows, kept, size)):
+            size -= 1
+        for place, part in enumerate(_parts(columns, rows, kept, size)):
+            if place:
+                self._buffer.write("\n")
+            self.place(part)
+
     def fits(self, table: Table) -> bool:
         """Tell whether a table is no wider than the page."""
         return (
@@ -93,6 +111,15 @@ class Canvas:
         """Return the page, without blanks at the end of its lines."""
         page = "\n".join(line.rstrip() for line in self._buffer.getvalue().splitlines()).strip("\n") + "\n"
         return page.encode("ascii", "replace").decode() if self.plain else page
+
+
+def _parts(columns: Sequence[str], rows: Sequence[Sequence[str]], kept: int, size: int) -> list[Table]:
+    """Return a table as tables of `size` columns each, besides the first `kept` in all of them."""
+    cuts = [slice(start, start + size) for start in range(kept, len(columns), size)] or [slice(0, 0)]
+    return [
+        grid([*columns[:kept], *columns[cut]], [[*row[:kept], *row[cut]] for row in rows])
+        for cut in cuts
+    ]  # fmt: skip
 
 
 def grid(

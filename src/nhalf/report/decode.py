@@ -104,9 +104,9 @@ _ALWAYS = {"weights", "kv", "compute", "launch", "collective_fixed", "collective
 
 def _summary(panel: Panel) -> Table:
     """Return the small table of a panel that stands beside others: the step, the rate and what binds."""
-    rows = [[_label(row, panel), milliseconds(row.step_s), _rate(row), row.binding] for row in panel.rows]
+    rows = [[*_named(row, panel), milliseconds(row.step_s), _rate(row), row.binding] for row in panel.rows]
     title = f"{panel.system}, batch {panel.batch:g}"
-    return grid([_head(panel), "step", "tok/s", "<binds"], rows, marked=_marked(panel), title=title, gap=1)
+    return grid([*_heads(panel), "step", "tok/s", "<binds"], rows, marked=_marked(panel), title=title, gap=1)
 
 
 def _label(row: Row, panel: Panel) -> str:
@@ -118,6 +118,16 @@ def _label(row: Row, panel: Panel) -> str:
 def _head(panel: Panel) -> str:
     """Return the head of the column of layouts."""
     return "TP" if _only_tensor(panel) else "<layout"
+
+
+def _named(row: Row, panel: Panel) -> list[str]:
+    """Return the cells that name a layout: itself, and its devices where rows differ in them beyond TP."""
+    return [_label(row, panel), *([str(row.scenario.layout.devices)] if decode_parts.sizes_differ(panel) else [])]
+
+
+def _heads(panel: Panel) -> list[str]:
+    """Return the heads over the cells that name a layout."""
+    return [_head(panel), *(["GPUs"] if decode_parts.sizes_differ(panel) else [])]
 
 
 def _only_tensor(panel: Panel) -> bool:
@@ -134,9 +144,14 @@ def _table(panel: Panel, *, titled: bool, narrow: bool = False) -> Table:
     """Return the table of a panel: columns that add up to the step, and unless it is narrow the rate and what binds."""
     shown = [name for name in _COLUMN_NAMES if name in _ALWAYS or any(row.columns[name] > 0 for row in panel.rows)]
     heads = {"hand_over": "hand"} if narrow else {}
-    names = [_head(panel), *(heads.get(name, _COLUMN_NAMES[name]) for name in shown), "step"]
+    first = [_head(panel)] if narrow else _heads(panel)
+    names = [*first, *(heads.get(name, _COLUMN_NAMES[name]) for name in shown), "step"]
     rows = [
-        [_label(row, panel), *(milliseconds(row.columns[name]) for name in shown), milliseconds(row.step_s)]
+        [
+            *_named(row, panel)[: len(first)],
+            *(milliseconds(row.columns[name]) for name in shown),
+            milliseconds(row.step_s),
+        ]
         for row in panel.rows
     ]
     if not narrow:
@@ -164,7 +179,12 @@ def _notes(comparison: Comparison) -> list[str]:
                 f"{fits}: {row.label}, batch {row.batch:g} needs {row.memory_bytes / 1e9:.1f} GB on each "
                 f"device; {low / 1e9:.1f} to {high / 1e9:.1f} GB are usable."
             )
-    return [*notes, *_unmeasured(comparison), *decode_parts.exchange_notes(comparison)]
+    return [
+        *notes,
+        *decode_parts.size_notes(comparison),
+        *_unmeasured(comparison),
+        *decode_parts.exchange_notes(comparison),
+    ]
 
 
 def _unmeasured(comparison: Comparison) -> list[str]:

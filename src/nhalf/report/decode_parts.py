@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,25 @@ from nhalf.report.document import whole
 if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison, Panel, Row
     from nhalf.report.canvas import Canvas
+
+
+def sizes_differ(panel: Panel) -> bool:
+    """Tell whether the layouts of a panel are of several numbers of devices, and not all of TP alone."""
+    layouts = [row.scenario.layout for row in panel.rows]
+    return len({each.devices for each in layouts}) > 1 and any(each.devices > each.tensor_parallel for each in layouts)
+
+
+def size_notes(comparison: Comparison) -> list[str]:
+    """Return that layouts of other numbers of devices stand side by side, and how to ask about one number."""
+    panel = comparison.panels[0]
+    if not sizes_differ(panel):
+        return []
+    counts = Counter(row.scenario.layout.devices for row in panel.rows)
+    count = max(counts, key=lambda devices: (devices > 1, counts[devices], devices))
+    span = f"{min(counts)} to {max(counts)} GPUs"
+    return [
+        f"Every combination of the degrees is a row, of {span}; nhalf plan --gpus {count} compares those of {count}."
+    ]
 
 
 def exchange_notes(comparison: Comparison) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.document import envelope
+from nhalf.report.verdict import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +18,13 @@ MATTERS = 0.005
 """A loss below this share is called none."""
 
 
-def write(made: Loop, paces: Sequence[Pace], canvas: Canvas, *, tokens: int, next_command: str) -> None:
-    """Write what the straggler costs, the table, what each remedy gives back, and the next command."""
+def write(
+    made: Loop, paces: Sequence[Pace], canvas: Canvas, *, tokens: int, slow: Sequence[str], next_command: str
+) -> None:
+    """Write what the straggler costs, the table, what each remedy gives back, and the next command.
+
+    `slow` are the texts of stragglers that do all of their work slower.
+    """
     base, *others = paces
     canvas.paragraph(_verdict(base, others), bold=True)
     shown = others[-1] if others else base
@@ -47,6 +53,12 @@ def write(made: Loop, paces: Sequence[Pace], canvas: Canvas, *, tokens: int, nex
         "the loop plays the all-reduce message by message.",
         indent="  ",
     )
+    if slow:
+        canvas.paragraph(
+            f"  With {joined(list(slow))} all work of the device takes that much longer, reading memory too, which is "
+            f"{made.reads_share:.0%} of it. A throttled core clock alone leaves that as it is, and costs less.",
+            indent="  ",
+        )
     for one in others:
         if one.remedies:
             canvas.heading(f"Remedies for {one.straggler}")

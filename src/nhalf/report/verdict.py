@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nhalf import units
+from nhalf.decide.levers import of_links
 from nhalf.decide.regime import BINDING
 
 if TYPE_CHECKING:
@@ -25,12 +26,15 @@ WORDS = {
 """What binds, in words."""
 COLUMN_WORDS = {column: WORDS[BINDING[column]] for column in BINDING}
 """What each column of a step is spent on, in words."""
-_NOTHING = 0.001
+NOTHING = 0.001
+"""A part of a step below this is not worth a word."""
+_EARNEST = 0.005
+"""A wider link must save half a per cent of the step more than a quicker one, or less, to be advice."""
 
 
 def percent(share: float) -> str:
     """Return a share as a percentage of two significant digits."""
-    if abs(share) < _NOTHING:
+    if abs(share) < NOTHING:
         return "under 0.1 %"
     return f"{100 * share:.2g} %" if abs(share) < 0.995 else f"{100 * share:.3g} %"  # noqa: PLR2004  two digits end
 
@@ -149,13 +153,15 @@ def _binds(row: Row) -> str:
 
 
 def _links(levers: tuple[Lever, ...]) -> str:
-    """Return what a wider link and a lower latency would buy."""
-    links = [lever for lever in levers if lever.path.startswith("system.fabric")]
-    if not links:
+    """Return what a wider link and a lower latency would buy, on each tier that gains anything to speak of."""
+    pairs = of_links(levers)
+    if not pairs:
         return "One device has no link to improve."
-    wider, quicker = links
-    subject = wider.name[:1].upper() + wider.name[1:]
-    return f"{subject} buys {percent(wider.gain)}, half its latency {percent(quicker.gain)}."
+    said = [pair for pair in pairs if max(lever.gain for lever in pair) >= NOTHING] or pairs[:1]
+    parts = [f"{wider.name} buys {percent(wider.gain)}, half its latency {percent(quicker.gain)}"
+             for wider, quicker in said]  # fmt: skip
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _best_lever(levers: tuple[Lever, ...]) -> str:
@@ -165,14 +171,22 @@ def _best_lever(levers: tuple[Lever, ...]) -> str:
 
 
 def _flip(comparison: Comparison, system: str) -> str:
-    """Return a sentence when one batch of a system wants latency and another bandwidth from the same links."""
+    """Return a sentence when one batch of a system wants latency and another bandwidth from the same links.
+
+    Both wishes must be there to see, and each in earnest at one batch at least: gains that differ less are noise.
+    """
     wants: dict[str, list[str]] = {}
+    most: dict[str, float] = {}
     for panel in comparison.panels:
-        links = [lever for lever in panel.levers if lever.path.startswith("system.fabric")]
-        if panel.tied and links and panel.system == system:
-            want = "a wider link" if links[0].gain > links[1].gain else "a lower latency"
+        pairs = of_links(panel.levers)
+        if not panel.tied or not pairs or panel.system != system:
+            continue
+        ahead = pairs[0][0].gain - pairs[0][1].gain
+        if abs(ahead) >= NOTHING:
+            want = "a wider link" if ahead > 0 else "a lower latency"
             wants.setdefault(want, []).append(f"{panel.batch:g}")
-    if len(wants) < 2:  # noqa: PLR2004  two wishes make a flip
+            most[want] = max(most.get(want, 0.0), abs(ahead))
+    if len(wants) < 2 or min(most.values()) < _EARNEST:  # noqa: PLR2004  two wishes make a flip
         return ""
     parts = [f"at batch {joined(batches)} {want} buys more" for want, batches in wants.items()]
     several = len({panel.system for panel in comparison.panels}) > 1

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 What: TypeAlias = Literal["late", "slow", "link", "jitter"]
 _ALLOWED = (
-    "'rank 3: 20us' (starts late), 'rank 3: 1.15x' (computes slower), 'rank 3: link 2x' (sends slower); in a decode "
-    "loop also 'rank 3: jitter 5us', and a chance behind any of them: 'rank 3: link 8x 5%'"
+    "'rank 3: 20us' (starts late), 'rank 3: 1.15x' or '15%' (computes slower), 'rank 3: link 2x' (sends slower); in a "
+    "decode loop also 'rank 3: jitter 5us', and a chance behind any of them: 'rank 3: link 8x 5%'"
 )
 _SPELLING = re.compile(
     r"\s*(?:rank\s*)?(\d+)\s*:\s*(?:(link|jitter)\s+)?(\S.*?)(?:\s+([0-9.]+\s*%))?\s*", re.IGNORECASE
@@ -27,6 +27,8 @@ _SPELLING = re.compile(
 _DEVIATIONS = 6.0
 """A normal draw is earlier than this many deviations once in a thousand million."""
 _FACTOR = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)\s*[x×]")
+_MORE = re.compile(r"\+?\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*%")
+"""So many per cent slower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +63,23 @@ def parse(text: str, ranks: int, *, where: str = "--straggler") -> Straggler:
     chance = units.parse(found[4], "ratio", where=where) if found[4] else 1.0
     if not 0 < chance <= 1:
         raise InputError(f"{found[4]} is no chance", where=where, allowed="more than 0%, at most 100%")
-    factor = _FACTOR.fullmatch(rest)
+    factor = _factor(rest)
     if factor is None and word != "link":
         amount = units.parse(rest, "time", where=where)
         return Straggler(rank=rank, what="jitter" if word else "late", amount=amount, text=text.strip(), chance=chance)
     if factor is None or word == "jitter":
         raise InputError(f"{text!r} is not understood", where=where, allowed=_ALLOWED)
-    amount = float(factor[1])
-    if amount <= 0:
+    if factor <= 0:
         raise InputError(f"{text!r} makes a rank infinitely fast", where=where, allowed="a factor above 0")
-    return Straggler(rank=rank, what="link" if word else "slow", amount=amount, text=text.strip(), chance=chance)
+    return Straggler(rank=rank, what="link" if word else "slow", amount=factor, text=text.strip(), chance=chance)
+
+
+def _factor(text: str) -> float | None:
+    """Return the factor that `1.15x` means, or `15%`: so many times, or so much, slower; None for another text."""
+    times, more = _FACTOR.fullmatch(text), _MORE.fullmatch(text)
+    if times:
+        return float(times[1])
+    return 1 + float(more[1]) / 100 if more else None
 
 
 def starts(stragglers: Sequence[Straggler], ranks: int) -> Array:

@@ -1,0 +1,54 @@
+"""Ranking: how good a layout is at each of its batches, whether it keeps the limits there, and where it is best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from nhalf.decide.candidates import Choice
+
+if TYPE_CHECKING:
+    from nhalf.breakdown import Array
+    from nhalf.decide.candidates import Candidate, Wish
+
+
+def scores(candidate: Candidate, wish: Wish) -> Array:
+    """Return what is wanted most of, at every batch; money goes as tokens of a GPU do."""
+    return candidate.per_user if wish.goal == "latency" else candidate.per_gpu
+
+
+def meets(candidate: Candidate, wish: Wish) -> Array:
+    """Return whether the limits hold at every batch: 0 no, 1 perhaps, 2 yes."""
+    found = np.where(candidate.marginal, 1, 2)
+    if wish.tpot_s is not None:
+        found = np.where(candidate.tpot_s <= wish.tpot_s, found, 0)
+    if wish.ttft_s is not None and np.any(found > 0) and candidate.first_s is not None:
+        low, high = candidate.first_s
+        found = np.where(low > wish.ttft_s, 0, np.where(high > wish.ttft_s, np.minimum(found, 1), found))
+    return found
+
+
+def best(candidate: Candidate, wish: Wish) -> Choice:
+    """Return the best point of a layout: of those that meet the limits, else the one that misses them least."""
+    held, wanted = meets(candidate, wish), scores(candidate, wish)
+    if np.any(held > 0):
+        place = int(np.argmax(np.where(held > 0, wanted, -np.inf)))
+    else:
+        place = int(np.argmin(missed(candidate, wish)))
+    return Choice(candidate=candidate, place=place, meets=word(held[place]), score=float(wanted[place]))
+
+
+def word(code: int) -> Literal["yes", "marginal", "no"]:
+    """Return the word of a code of `meets`."""
+    return "yes" if code == 2 else "marginal" if code == 1 else "no"  # noqa: PLR2004  the codes of meets
+
+
+def missed(candidate: Candidate, wish: Wish) -> Array:
+    """Return by what factor the limits are missed at every batch: the worse of the two, at least 1 where they hold."""
+    factors = np.ones(len(candidate.batches))
+    if wish.tpot_s is not None:
+        factors = np.maximum(factors, candidate.tpot_s / wish.tpot_s)
+    if wish.ttft_s is not None and candidate.first_s is not None:
+        factors = np.maximum(factors, candidate.first_s[0] / wish.ttft_s)
+    return factors
