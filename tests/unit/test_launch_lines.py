@@ -10,7 +10,7 @@ import pytest
 from nhalf.decide.launch_lines import ENGINES, Served, lines, runs_on, switches
 from nhalf.errors import InputError
 from nhalf.layout import Layout
-from nhalf.loading.launch import is_launch_line, read
+from nhalf.loading.launch import check_same, is_launch_line, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -237,3 +237,13 @@ def test_a_draft_that_is_left_out_of_account_is_said() -> None:
 def test_attention_dp_of_trtllm_is_taken_into_account() -> None:
     found = read("trtllm-serve m/x --tp_size 8 --enable_attention_dp true")
     assert (found.layout.attention_dp, found.notes) == (8, ())
+
+
+def test_a_line_of_another_model_or_engine_is_refused() -> None:
+    line = read("vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size 8")
+    with pytest.raises(InputError, match=r"launches meta-llama/Llama-3\.1-8B, and llama-3\.1-70b is asked about"):
+        check_same(line, "llama-3.1-70b", None)
+    with pytest.raises(InputError, match="one of vllm, and --engine sglang"):
+        check_same(line, None, "sglang")
+    check_same(line, "llama-3.1-8b", "vllm")
+    check_same(replace(line, model="my-org/My-Finetune"), "llama-3.1-70b", None)

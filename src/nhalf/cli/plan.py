@@ -185,6 +185,7 @@ def _request(
         request = replace(request, changes={**request.changes, "workload.routing_skew": str(given["skew"])})
     told: dict[str, Any] = {}
     if launched is not None:
+        launch.check_same(launched, model, given["engine"])
         told = {"engine": launched.engine, "weights": launched.weights, "kv": launched.kv}
         told["mode"] = "eager" if launched.eager else None
     told = {key: value for key, value in told.items() if value is not None and getattr(request, key) is None}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from nhalf import units
+from nhalf.catalog import store
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout
 
@@ -60,6 +61,33 @@ class Launched:
 def is_launch_line(text: str) -> bool:
     """Tell whether a text is a launch line, not the name of a model."""
     return len(text.split()) > 1 and _engine(text) is not None
+
+
+def check_same(launched: Launched, model: str | None, engine: str | None) -> None:
+    """Refuse a launch line of another model or engine than the one that is asked about.
+
+    Raises
+    ------
+    InputError
+        The two differ; a model that the catalogue does not know is believed to be the same.
+    """
+    if model is not None and launched.model is not None and _known(launched.model) not in ("", _known(model)):
+        raise InputError(
+            f"the line launches {launched.model}, and {model} is asked about", where="--launch", do="leave out one",
+        )  # fmt: skip
+    if engine is not None and engine.casefold() != launched.engine:
+        raise InputError(
+            f"the line is one of {launched.engine}, and --engine {engine} is asked for", where="--launch",
+            do="leave out --engine",
+        )  # fmt: skip
+
+
+def _known(model: str) -> str:
+    """Return the catalogue's name of a model, or nothing where it has none."""
+    try:
+        return store.find("model", model, where="MODEL")
+    except InputError:
+        return ""
 
 
 def _engine(text: str) -> str | None:
