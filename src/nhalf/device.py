@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nhalf.breakdown import Quantity
 
+_REFRESHES = {"blackwell-ultra": "blackwell"}
+"""An architecture that is another one with more of the same: kernels and dtypes are those of the first."""
+
+
+def generation(architecture: str) -> str:
+    """Return the architecture whose dtypes and kernels one has: itself, but for a refresh."""
+    return _REFRESHES.get(architecture, architecture)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Device:

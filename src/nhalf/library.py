@@ -233,7 +233,8 @@ class Library:
 
     `in_node` and `across_nodes` are the algorithms it can run there: a kernel that reads its peers' memory directly
     does not cross a NIC. `tuner_factor` multiplies a time that is the tuner's plan and no measurement: 1, with the
-    doubt about such a path as its interval.
+    doubt about such a path as its interval. `planner` names the tuner (nccl, rccl-gfx942, prior), and `at_home` says
+    that it is the library's own, where another stands in for it on a machine that its own does not know.
     """
 
     name: str
@@ -241,3 +242,5 @@ class Library:
     across_nodes: tuple[Algorithm, ...]
     tuner: Tuner
     tuner_factor: Quantity = 1.0
+    planner: str = ""
+    at_home: bool = True

@@ -129,6 +129,8 @@ _NUMBER = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,9})
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity|\u221e)([^a-z].*)?", re.IGNORECASE | re.DOTALL)
 _DOLLAR_FIRST = re.compile(r"([+-]?)\s*\$\s*(.*)", re.DOTALL)
 _WHOLE = re.compile(r"[0-9]{1,15}")
+_MARKED: Final = re.compile(r"[0-9]{1,3}([,_ ])[0-9]{3}(?:\1[0-9]{3})*")
+"""A whole number with marks between its thousands."""
 _RANGE = re.compile(r"([^:]+):([^:]+)(?::(x?)([^:]+))?")
 
 
@@ -150,6 +152,8 @@ def parse(text: str, dimension: str, *, where: str = "") -> float:
         raise InputError(f"dimension {dimension!r} is unknown", where=where, allowed=", ".join([*_DIMENSIONS, "count"]))
     sign, mantissa, exponent, unit = _split(text, want, where)
     scale = want.units.get(unit)
+    if scale is None and not unit and sign == "-" and float(mantissa) > 0.0:
+        raise _refusal(f"{_shown(text)} is negative, and has no unit", want, where)
     if scale is None:
         raise _unit_error(text, (mantissa, exponent, unit), want, where)
     value = _scaled(mantissa, exponent, scale)
@@ -184,8 +188,10 @@ def parse_count(text: str, *, where: str = "") -> int:
         return int(text)
     do = ""
     plain = re.sub(r"[,_ ]", "", text)
-    if plain != text and _WHOLE.fullmatch(plain):
+    if _MARKED.fullmatch(text):
         do = f"write {plain} for one number"
+    elif plain != text and _WHOLE.fullmatch(plain):
+        do = f"one number is asked for, such as {re.split('[,_ ]+', text.strip(',_ '))[0]}"
     elif re.fullmatch(r"[0-9]{1,9} *[kK]", text):
         thousands = int(text[:-1])
         do = f"write {thousands * 1000} or {thousands * 1024}: {text} is read both ways"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from nhalf.device import generation
 from nhalf.errors import InputError, NoAnswerError, did_you_mean
 from nhalf.loading.cases import DEGREES
 
@@ -207,7 +208,8 @@ def _switches(found: Predictions, measured_s: Array, rows: Indices) -> Iterator[
             scenario = found.cases.groups[found.group[row]].scenario
             device, stack = scenario.system.device, scenario.stack
             of = {"library": stack.library.name, "mode": str(stack.mode), "system": scenario.system.name}
-            key = (*(texts[row] for texts in same), str(device.memory_bandwidth_bytes_per_s), device.architecture)
+            chip = (str(device.memory_bandwidth_bytes_per_s), generation(device.architecture))
+            key = (*(texts[row] for texts in same), *chip)
             loads.setdefault(key, {})[of[switch]] = row
         pairs: dict[tuple[str, str], list[tuple[int, int]]] = {}
         for values in loads.values():

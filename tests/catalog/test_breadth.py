@@ -363,6 +363,12 @@ def test_the_users_catalogue_may_be_a_folder(tmp_path: Path, monkeypatch: pytest
     assert "adds system my-mi300x, model my-model, curve my-mi300x and overrides link ib-ndr" in listing.yours()
 
 
+def read_all() -> None:
+    """Read every entry, and find one by name."""
+    listing.entries()
+    store.find("system", "h100-sxm", where="--on")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -386,6 +392,23 @@ def test_the_users_catalogue_may_be_a_folder(tmp_path: Path, monkeypatch: pytest
         ('[systems.h100-sxm.fabric]\nnics_per_node = "0"', r"'0'"),
         ('[systems.h100-sxm]\ncurves = "h300-sxm"', r"curves: there is no 'h300-sxm'"),
         ('[systems.a]\ntitle = "empty"', r"it lacks the required field"),
+        ('[aliases]\nfoo = "h100-sxm"', r"no kind 'foo'.*\[aliases\.system\] and h100-sxm = \[\"foo\"\]"),
+        ('[aliases.systm]\nh100-sxm = ["foo"]', r"no kind 'systm'.*Did you mean 'system'\?"),
+        ('[aliases.system]\nh100-sxm = "foo"', r"aliases\.system: h100-sxm has no list of names"),
+        (
+            '[aliases.system]\nh100-sxm = ["foo"]\nh200-sxm = ["foo"]',
+            r"'foo' is another name of the systems 'h",
+        ),
+        ('[systems."../x"]\nlike = "h100-sxm"', r"systems: '\.\./x' cannot be the name.*such as my-box"),
+        ('[systems]\nmine = "h100-sxm"', r"systems: mine is no table.*\[systems\.mine\]"),
+        ('[links."a/b"]\nlatency = "1 us"', r"links: 'a/b' cannot be the name"),
+        ('[systems.Box]\nlike = "h100-sxm"\n[systems.box]\nlike = "h200-sxm"', r"'Box' and 'box' differ only in what"),
+        ('[systems.H100_SXM]\nlike = "h200-sxm"', r"systems 'H100_SXM' and 'h100-sxm' differ only in what names ign"),
+        (
+            '[links.ib-ndr]\nlatency = {value = "2 us", source = "nope"}',
+            r"'nope' of links\.ib-ndr\.latency is not",
+        ),
+        ('[links.ib-ndr]\nlatency = {value = "2 us", source = "te-cl"}', r"Did you mean 'te-ccl'\?"),
         ('[rungs.registers]\nlike = "nvlnk4"', r"registers: there is no 'nvlnk4'.*Did you mean 'nvlink4'\?"),
     ],
 )
@@ -396,8 +419,34 @@ def test_what_is_wrong_in_it_is_one_clear_error(
     path.write_text(f"{text}\n", encoding="utf-8")
     monkeypatch.setenv(overlay.VARIABLE, str(path))
     with pytest.raises(InputError, match=message) as caught:
-        listing.entries()
+        read_all()
     assert "bad.toml" in str(caught.value)
+
+
+def test_what_two_files_both_state_is_refused_and_what_they_add_is_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.toml").write_text('[links.ib-ndr]\nlatency = "2 us"\n[aliases.system]\nh100-sxm = ["one"]\n')
+    (tmp_path / "b.toml").write_text('[links.ib-ndr]\nbandwidth = "40 GB/s"\n[aliases.system]\nh100-sxm = ["two"]\n')
+    monkeypatch.setenv(overlay.VARIABLE, f"{tmp_path}/.")
+    link = store.link("ib-ndr")[0]
+    assert (link.latency_s, link.bandwidth_bytes_per_s) == (2e-6, 40e9)
+    assert store.find("system", "one", where="--on") == store.find("system", "two", where="--on") == "h100-sxm"
+    (tmp_path / "c.toml").write_text('[links.ib-ndr]\nlatency = "3 us"\n')
+    monkeypatch.setenv(overlay.VARIABLE, str(tmp_path))
+    with pytest.raises(InputError, match=r"c\.toml: links\.ib-ndr\.latency is stated in a\.toml too"):
+        store.link("ib-ndr")
+
+
+@pytest.mark.parametrize("name", ["empty", "notes", "blank.toml"])
+def test_a_catalogue_of_nothing_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "read.md").write_text("mine\n", encoding="utf-8")
+    (tmp_path / "blank.toml").write_text("# nothing yet\n", encoding="utf-8")
+    monkeypatch.setenv(overlay.VARIABLE, str(tmp_path / name))
+    with pytest.raises(InputError, match=rf"NHALF_CATALOG: there is nothing in .*{name}.*unset it"):
+        store.link("ib-ndr")
 
 
 def test_a_file_or_folder_that_cannot_be_used_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,9 +70,71 @@ def test_one_algorithm_is_chosen_for_each_size_and_one_is_fastest(document: Any)
 
 
 def test_a_plan_is_marked_as_one(document: Any) -> None:  # noqa: ANN401
-    plans = [choice["plan"] for choice in document["choices"]]
-    assert all(plan["kind"] == "assumed" for plan in plans)
+    plans = {choice["decided_by"]: choice["plan"] for choice in document["choices"]}
+    # Where vLLM's own thresholds decide, NCCL's plan is of something that does not run.
+    assert plans["vllm's thresholds"] is None
+    plan = plans["NCCL's tuner"]
+    assert plan["kind"] == "assumed"
+    assert (plan["low_s"], plan["high_s"]) == pytest.approx((0.5 * plan["time_s"], 2.0 * plan["time_s"]))
     assert document["fixed_time"]["kind"] == "measured"
+
+
+def one(library: str, system: str, ranks: str = "8") -> Any:  # noqa: ANN401
+    job = ("collective", "all-reduce", "--ranks", ranks, "--on", system, "--library", library, "--sizes", "16KiB")
+    return invoke(*job, "--json").document, " ".join(invoke(*job).out.split())
+
+
+def test_across_trays_nothing_was_measured_and_both_published_figures_are_shown() -> None:
+    document, text = one("trtllm", "gb200-nvl72", "16")
+    plan = document["choices"][0]["plan"]
+    assert plan["low_s"] < plan["time_s"] < plan["high_s"]
+    kernel, fallback = document["published"]
+    assert (kernel["value"], fallback["value"]) == pytest.approx((5e-6, 50e-6))
+    assert "Nothing was measured across trays" in text
+    assert "took 5 us at 16 KiB with TensorRT-LLM's multi-node NVLink kernels, and 50 us with the fallback" in text
+    assert kernel["source"] in text
+
+
+def test_across_nodes_the_doubt_stands_beside_the_plan() -> None:
+    document, text = one("nccl", "h100-sxm", "16")
+    assert "26.4 us (13.2 us to 52.8 us) planned by NCCL's tuner" in text
+    assert "Nothing was measured across nodes of this system" in text
+    assert document["published"] == []
+
+
+@pytest.mark.parametrize("library", ["openmpi", "mpich"])
+def test_where_a_library_has_its_own_rule_no_tuner_plans(library: str) -> None:
+    document, text = one(library, "h100-sxm")
+    assert document["choices"][0]["algorithm"] == "rabenseifner"
+    assert document["choices"][0]["plan"] is None
+    assert document["fixed_time"] is None
+    assert "planned by" not in text
+    assert f"by the law of rabenseifner, which {library}'s thresholds choose" in text
+
+
+@pytest.mark.parametrize(
+    ("library", "system", "words"),
+    [
+        ("rccl", "h100-sxm", "rccl does not run on this device: NCCL's tuner stands in"),
+        ("nccl", "mi300x", "nccl does not run on this device: RCCL's tuner stands in"),
+        ("trtllm", "mi300x", "trtllm does not run on this device: RCCL's tuner stands in"),
+        ("vllm", "mi300x", "Where vllm's own rules decide nothing, RCCL's tuner stands in"),
+        ("vllm", "tpu-v5e", "a prior of rings and trees on these links stands in"),
+    ],
+)
+def test_a_tuner_that_stands_in_is_named(library: str, system: str, words: str) -> None:
+    document, text = one(library, system)
+    assert words in text
+    assert any(words in note for note in document["notes"])
+
+
+def test_a_rule_of_kernels_that_read_their_peers_does_not_hold_on_a_torus() -> None:
+    assert one("vllm", "tpu-v5e")[0]["choices"][0]["algorithm"] == "ring"
+
+
+@pytest.mark.parametrize("library", ["nccl", "vllm", "trtllm"])
+def test_where_nothing_stands_in_nothing_is_said(library: str) -> None:
+    assert one(library, "h100-sxm")[0]["notes"] == []
 
 
 def test_the_count_a_token_scales_the_cost() -> None:

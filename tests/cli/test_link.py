@@ -70,3 +70,24 @@ def test_the_ladder_as_csv() -> None:
     lines = invoke("link", "5us", "400GB/s", "--size", "16KiB", "--csv").out.splitlines()
     assert lines[0].startswith("size_bytes,time_s,regime,effective_bandwidth_bytes_per_s")
     assert lines[1].startswith("16384.0,5.04096e-06,latency,")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "not_said"),
+    [
+        (("link", "5us", "400GB/s", "--size", "-1"), ("--size: '-1' is negative",), "nhalf link"),
+        (("link", "-5us", "400GB/s"), ("nhalf link: '-5us' is negative",), "option"),
+        (("link", "5us"), ("'5us' is a latency, and the bandwidth is missing", "write 5us 400GB/s"), "nvlink1"),
+        (("link", "400GB/s"), ("'400GB/s' is a bandwidth, and the latency is missing", "5us 400GB/s"), "nvlink1"),
+        (("collective", "all-reduce", "5us", "--ranks", "8"), ("the bandwidth is missing",), "nvlink1"),
+        (("collective", "all-reduce", "-5us", "50GB/s"), ("nhalf collective: '-5us' is negative",), "option"),
+        (("collective", "all-reduce", "5us", "50GB/s", "--ranks", "8", "--sizes", "-1"), ("'-1' is negative",), "1B"),
+        (("collective", "all-reduce", "5us", "50GB/s", "--ranks", "8,16"), ("one number", "such as 8"), "816"),
+        (("collective", "all-reduce", "5us", "50GB/s", "--ranks", "1,024"), ("write 1024",), "such as 1."),
+    ],
+)
+def test_advice_leads_to_something_right(arguments: tuple[str, ...], words: tuple[str, ...], not_said: str) -> None:
+    message = refused(*arguments)
+    for word in words:
+        assert word in message
+    assert not_said not in message

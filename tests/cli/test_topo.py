@@ -18,8 +18,12 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(cli.COMMANDS, "topo", "The matrix of nvidia-smi topo -m as links.")
 
 
+def typed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
 def piped(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: str) -> Result:
-    monkeypatch.setattr("sys.stdin", io.StringIO((LOGS / f"{name}.txt").read_text(encoding="utf-8")))
+    typed(monkeypatch, (LOGS / f"{name}.txt").read_bytes())
     return invoke("topo", "-", *arguments)
 
 
@@ -108,7 +112,7 @@ def test_nothing_is_saved_without_a_system_that_it_is_like(tmp_path: Path) -> No
 def test_bad_input_is_one_line(
     text: str, arguments: tuple[str, ...], words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    typed(monkeypatch, text.encode())
     message = refused("topo", "-", *arguments)
     for word in words:
         assert word in message
@@ -116,3 +120,38 @@ def test_bad_input_is_one_line(
 
 def test_a_file_that_is_not_there_is_refused() -> None:
     assert "cannot be read" in refused("topo", "nowhere.txt")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-8-sig"])
+def test_any_encoding_that_a_shell_writes_is_read(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = (LOGS / "a100-8.txt").read_text(encoding="utf-8").replace("\n", "\r\n").encode(encoding)
+    (tmp_path / "m.txt").write_bytes(content)
+    expected = invoke("topo", str(LOGS / "a100-8.txt")).out
+    assert invoke("topo", str(tmp_path / "m.txt")).out == expected
+    typed(monkeypatch, content)
+    assert invoke("topo", "-").out == expected
+
+
+@pytest.mark.parametrize("system", ["mi300x", "tpu-v5e"])
+def test_a_system_of_another_make_is_refused(system: str) -> None:
+    message = refused("topo", str(LOGS / "a100-8.txt"), "--on", system)
+    assert "--on: nvidia-smi knows no" in message
+    assert "a system with NVIDIA GPUs" in message
+
+
+def test_a_second_matrix_is_left_out_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = (LOGS / "a100-8.txt").read_bytes()
+    typed(monkeypatch, one + b"\n" + (LOGS / "v100-dgx-1.txt").read_bytes())
+    document = invoke("topo", "-", "--json").document
+    (note,) = [note for note in document["notes"] if note["code"] == "matrix-left-out"]
+    assert f"line {one.decode().count(chr(10)) + 3}" in note["text"]
+    assert len([node for node in document["nodes"] if node["type"] == "gpu"]) == 8
+
+
+def test_a_second_matrix_is_left_out_without_a_legend_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(monkeypatch, b"\tGPU0\tGPU1\nGPU0\tX\tPIX\nGPU1\tPIX\tX\n\tGPU0\tGPU1\nGPU0\tX\tSYS\nGPU1\tSYS\tX\n")
+    document = invoke("topo", "-", "--json").document
+    assert document["weakest"]["kind"] == "PIX"
+    assert "matrix-left-out" in [note["code"] for note in document["notes"]]

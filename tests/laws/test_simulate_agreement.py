@@ -129,6 +129,44 @@ def test_a_hierarchy_with_a_nic_for_each_device_is_exact(per_node: int, nodes: i
     assert found.run.time_s == pytest.approx(found.law_s, rel=1e-9)
 
 
+ACROSS = [
+    ("all-reduce", "recursive-doubling"),
+    ("all-reduce", "rabenseifner"),
+    ("all-reduce", "binomial"),
+    ("broadcast", "binomial"),
+    ("reduce", "binomial"),
+]
+
+
+def across(op: str, name: str, per_node: int, nodes: int, size: float) -> float:
+    """Return the law over the simulation, less 1, with a NIC for each rank."""
+    ranks = per_node * nodes
+    machine = from_links(ranks, FAST, Wiring(topology="nodes", group=per_node, inter=SLOW))
+    found = quick(machine, build(op, name, shape_for(name, ranks, size, machine)))
+    assert found.law_s is not None
+    return found.law_s / float(found.run.time_s) - 1
+
+
+@pytest.mark.parametrize("per_node", [8, 4, 2, 1])
+@pytest.mark.parametrize(("op", "name"), ACROSS)
+def test_doubling_and_trees_across_nodes_are_exact_for_powers_of_two_a_node(op: str, name: str, per_node: int) -> None:
+    for nodes in (2, 3, 4, 5, 6, 7, 8):
+        for size in (8.0, 16384.0, 2.0**21, 2.0**26):
+            # Whole bytes: 8 of them do not divide among the ranks.
+            assert across(op, name, per_node, nodes, size) == pytest.approx(0.0, abs=1e-9 if size > 8 else 5e-5)
+
+
+@pytest.mark.parametrize("size", [16384.0, 2.0**26])
+@pytest.mark.parametrize(
+    ("op", "name", "most"),
+    [(op, name, {"recursive-doubling": 0.34, "rabenseifner": 0.52, "binomial": 0.051}[name]) for op, name in ACROSS],
+)
+def test_for_other_numbers_a_node_they_are_upper_bounds(op: str, name: str, most: float, size: float) -> None:
+    for per_node in (3, 5, 6, 9, 12, 13):
+        for nodes in (2, 3, 4, 7):
+            assert -1e-4 < across(op, name, per_node, nodes, size) < most, (per_node, nodes)
+
+
 @pytest.mark.parametrize(("per_node", "nodes", "us"), [(8, 2, 84.15), (8, 4, 172.15), (4, 2, 52.22), (2, 8, 150.35)])
 def test_a_flat_ring_pipelines_its_slow_links_with_eager_senders_only(per_node: int, nodes: int, us: float) -> None:
     ranks = per_node * nodes

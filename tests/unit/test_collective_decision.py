@@ -247,7 +247,7 @@ def test_where_nothing_is_known_there_is_no_decomposition() -> None:
 
 
 def test_known_parts_are_cited() -> None:
-    assert set(KNOWN) == {"switch_hop", "network_hop", "graph_node", "tcp_step"}
+    assert set(KNOWN) == {"switch_hop", "network_hop", "graph_node", "tcp_step", "tray_kernel", "tray_fallback"}
     assert all(isinstance(part, Datum) and part.source in store.sources() for part in KNOWN.values())
     assert Pair(system="s", library="l", version="v", ranks=2, graph_s=1.0, eager_s=3.0).launch_s == 2.0
 

@@ -11,8 +11,10 @@ from nhalf.catalog import libraries, store
 from nhalf.catalog.schema import RuleEntry, SourceEntry
 from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
+from nhalf.device import generation
 from nhalf.errors import InputError
 from nhalf.laws.collective.table import LAWS
+from nhalf.loading.kv_rule import assumed_kv
 
 if TYPE_CHECKING:
     from nhalf.library import Rule
@@ -48,6 +50,9 @@ AR, AG, A2A, BC = Op.ALL_REDUCE, Op.ALL_GATHER, Op.ALL_TO_ALL, Op.BROADCAST
         ("vllm", AR, 2, "hopper", 64 * MIB, "one-shot", "nccl"),
         ("vllm", AR, 8, "blackwell", 1 * MIB, "two-shot", "nvls"),
         ("vllm", AR, 8, "blackwell", 128 * MIB, "nvls", "nccl"),
+        ("vllm", AR, 8, "blackwell-ultra", 4 * MIB, "two-shot", "nvls"),
+        ("vllm", AR, 8, "blackwell-ultra", 64 * MIB, "nvls", "nccl"),
+        ("vllm", AR, 6, "blackwell-ultra", 8 * MIB, "two-shot", "nvls"),
         ("vllm", AR, 8, "ampere", 256 * KIB, "one-shot", "two-shot"),
         ("vllm", AR, 8, "ampere", 8 * MIB, "two-shot", "nccl"),
         ("sglang", AR, 4, "hopper", 384 * KIB, "one-shot", "two-shot"),
@@ -58,6 +63,8 @@ AR, AG, A2A, BC = Op.ALL_REDUCE, Op.ALL_GATHER, Op.ALL_TO_ALL, Op.BROADCAST
         ("trtllm", AR, 8, "hopper", 256 * KIB, "one-shot", "two-shot"),
         ("trtllm", AR, 8, "hopper", 4 * MIB, "two-shot", "nccl"),
         ("trtllm", AR, 4, "blackwell", 2 * MIB, "one-shot", "two-shot"),
+        ("trtllm", AR, 4, "blackwell-ultra", 2 * MIB, "one-shot", "two-shot"),
+        ("sglang", AR, 8, "blackwell-ultra", 512 * KIB, "one-shot", "two-shot"),
         ("flashinfer", AR, 8, "hopper", 2688 * KIB, "one-shot", "two-shot"),
         ("openmpi", AR, 8, "any", 8 * KIB, "recursive-doubling", "rabenseifner"),
         ("openmpi", AR, 5, "any", 16.0, "ring", "recursive-doubling"),
@@ -80,6 +87,27 @@ def test_a_rule_switches_where_its_source_says(  # noqa: PLR0913, PLR0917  a row
     assert found.choice(size * 0.999, ranks) == before
     assert found.choice(size * 1.001, ranks) == after
     assert found.choice(size, ranks) == (after if found.strict else before)
+
+
+@pytest.mark.parametrize("name", ["b300-sxm", "gb300-nvl72"])
+def test_a_refresh_has_its_own_thresholds_and_all_else_of_its_generation(name: str) -> None:
+    device = store.system(name)[0].device
+    assert (device.architecture, generation(device.architecture)) == ("blackwell-ultra", "blackwell")
+    assert generation("hopper") == "hopper"
+    # Every rule of the first holds for the refresh, or one of its own does.
+    for each in RULES:
+        if "blackwell" in each.architectures:
+            names = {other.variant for other in RULES if other.library == each.library and other.op == each.op
+                     and other.ranks == each.ranks and device.architecture in other.architectures}  # fmt: skip
+            assert each.variant in names, each.locator
+    tuners = [store.library("vllm", architecture=of)[0].tuner for of in ("blackwell", device.architecture)]
+    assert tuners[0].tree_ll is not None
+    assert tuners[1].tree_ll is not None
+    assert tuners[0].tree_ll.bandwidth_limit_bytes_per_s == tuners[1].tree_ll.bandwidth_limit_bytes_per_s
+    assert tuners[0].has_nvls == tuners[1].has_nvls
+    assert store.symmetric(device.architecture)[0] == store.symmetric("blackwell")[0]
+    kv = {assumed_kv(weights="fp8", engine="vllm", architecture=of)[0] for of in ("blackwell", device.architecture)}
+    assert kv == {"fp8"}
 
 
 def test_a_mode_has_its_own_thresholds() -> None:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.catalog import overlay
+from nhalf.catalog import overlay, overlay_checks
 from nhalf.catalog.overlay import merged
 from nhalf.catalog.reading import convert, convert_each, parse
 from nhalf.catalog.schema import SourceEntry
@@ -61,9 +61,19 @@ def own_stems(folder: str, suffix: str) -> list[str]:
 def tables(path: str) -> dict[str, Any]:
     """Return the tables of a TOML file, each value with its date and what the file's values share."""
     yours = overlay.current()
+    if yours is not None:
+        _check_sources()
     if yours and path in yours.tables:
         return merged(own_tables(path), yours.tables[path])
     return own_tables(path)
+
+
+@overlay.remembered
+def _check_sources() -> None:
+    """Refuse a value of the user's whose source is none that is known."""
+    yours = overlay.current()
+    if yours:
+        overlay_checks.sources(yours.tables, sources(), f"{overlay.VARIABLE} {yours.name}")
 
 
 @cache

@@ -51,10 +51,12 @@ _MANY: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunerParts:
-    """A tuner on one architecture, still in entries."""
+    """A tuner on one architecture, still in entries; `at_home` where it is the library's own and no stand-in."""
 
     entry: TunerEntry
     limits: LimitsEntry
+    name: str
+    at_home: bool = True
 
 
 def tuner_for(own: str, architecture: str, tuners: Mapping[str, TunerEntry], known: frozenset[str]) -> TunerParts:
@@ -71,9 +73,10 @@ def tuner_for(own: str, architecture: str, tuners: Mapping[str, TunerEntry], kno
         if limits is None and name == own:
             limits = entry.limits.get(_ANY)
         if limits is not None:
-            return TunerParts(entry=entry, limits=limits)
+            same = name.partition("-")[0] == own.partition("-")[0]
+            return TunerParts(entry=entry, limits=limits, name=name, at_home=same)
     if architecture in known:
-        return TunerParts(entry=tuners[_PRIOR], limits=tuners[_PRIOR].limits[_ANY])
+        return TunerParts(entry=tuners[_PRIOR], limits=tuners[_PRIOR].limits[_ANY], name=_PRIOR, at_home=False)
     names = sorted({name for entry in tuners.values() for name in (*entry.limits, *entry.like)} - {_ANY})
     raise InputError(
         f"the tuner of {own} has no limits for the architecture {architecture!r}",
@@ -103,6 +106,8 @@ def library(name: str, entry: LibraryEntry, parts: TunerParts, *, where: str) ->
             channels=origins[f"{_AT}channels"].value,
         ),
         tuner_factor=origins["stack.library.tuner_factor"].value,
+        planner=parts.name,
+        at_home=parts.at_home,
     )
     fixed = tuple(f"{_AT}{path}." for path, made in paths.items() if made.family not in _OWN)
     kept = {

@@ -15,6 +15,7 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from nhalf.catalog import overlay_checks as checks
 from nhalf.catalog.reading import parse
 from nhalf.catalog.schema import value_fields
 from nhalf.errors import InputError, did_you_mean
@@ -98,6 +99,7 @@ def read(name: str) -> Overlay:
             f"there is no file or folder {name!r}", where=VARIABLE, allowed="a .toml file or a folder", do="unset it"
         )
     tables: dict[str, dict[str, Any]] = {}
+    by_file: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     files: dict[str, Path] = {}
     checksum = 0
     for file in [root] if root.is_file() else _below(root):
@@ -110,8 +112,27 @@ def read(name: str) -> Overlay:
         where = f"{VARIABLE}, {file.name}"
         content = parse(text, where=where, dates={}, defaults=_defaults(file), shorthand=value_fields())
         for path, table in [(f"{parent}/{file.name}", content)] if parent else _placed(content, where):
+            _refuse_twice(by_file.setdefault(path, []), file.name, table)
             tables[path] = merged(tables.get(path, {}), table)
+    if not tables and not files:
+        raise InputError(
+            f"there is nothing in {name!r}", where=VARIABLE,
+            allowed=", ".join(("[links.NAME] or the like in a .toml file", *(f"{each}/" for each in _FOLDERS))),
+            do="unset it",
+        )  # fmt: skip
     return Overlay(name=name, tables=tables, files=files, checksum=checksum)
+
+
+def _refuse_twice(before: list[tuple[str, dict[str, Any]]], file: str, table: dict[str, Any]) -> None:
+    """Refuse a value that another file of the same catalogue states too: which of them holds is nobody's guess."""
+    for other, stated in before:
+        twice = checks.stated_twice(stated, table)
+        if twice:
+            raise InputError(
+                f"{twice} is stated in {other} too", where=f"{VARIABLE}, {file}", allowed="each value once",
+                do="delete one of the two",
+            )  # fmt: skip
+    before.append((file, table))
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,10 +170,15 @@ def _placed(content: Mapping[str, Any], where: str) -> Iterator[tuple[str, dict[
                 do=did_you_mean(head, _HEADS),
             )
         if head in _ONE_FILE_EACH:
-            yield from ((f"{head}/{name}.toml", table) for name, table in inner.items())
+            for name, table in inner.items():
+                yield f"{head}/{name}.toml", checks.named_table(head, name, table, where)
         elif head in _HEADLESS:
+            if head == "aliases":
+                checks.aliases(inner, where)
             yield _HEADLESS[head], inner
         else:
+            for name, table in inner.items() if head != "constants" else ():
+                checks.named_table(head, name, table, where)
             yield _FILES[head], {head: inner}
 
 

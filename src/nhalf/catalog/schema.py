@@ -256,11 +256,17 @@ class SymmetricEntry(Table, frozen=True, kw_only=True):
 
 
 class FixedTimeEntry(Table, frozen=True, kw_only=True):
-    """Parts of a collective's fixed time that no curve shows."""
+    """Parts of a collective's fixed time that no curve shows, and what was published of one across trays.
+
+    `tray_kernel` and `tray_fallback` are 16 KiB on 16 GPUs of one rack, by a kernel that crosses trays and by the path
+    of libraries that have none.
+    """
 
     switch_hop: Time
     network_hop: Time
     graph_node: Time
+    tray_kernel: Time
+    tray_fallback: Time
 
 
 class RuleEntry(Table, frozen=True, kw_only=True):

@@ -195,10 +195,32 @@ def find(kind: str, name: str, *, where: str) -> str:
 
 @remembered
 def _spellings(kind: str) -> dict[str, str]:
-    """Return the id of a kind by the letters of every name it goes by."""
-    known = {letters(name): name for name in names(kind)}
-    other = {letters(alias): name for name, others in files.aliases().get(kind, {}).items() for alias in others}
+    """Return the id of a kind by the letters of every name it goes by.
+
+    Raises InputError when two ids are spelled with the same letters, or one alias is that of two ids.
+    """
+    known: dict[str, str] = {}
+    for name in names(kind):
+        _add_spelling(known, kind, name, name)
+    other: dict[str, str] = {}
+    for name, others in files.aliases().get(kind, {}).items():
+        for alias in others:
+            _add_spelling(other, kind, alias, name)
     return other | known
+
+
+def _add_spelling(spellings: dict[str, str], kind: str, spelling: str, name: str) -> None:
+    """Add a spelling of an id, where no other id has it."""
+    other = spellings.setdefault(letters(spelling), name)
+    if other == name:
+        return
+    folder, suffix = _FOLDERS.get(kind, ("", ""))
+    file = f"{folder}/{name}{suffix}" if folder else _TABLES[kind][0]
+    what = f"the {kind}s {other!r} and {name!r} differ only in what names ignore"
+    if spelling != name:
+        file, what = "aliases.toml", f"{spelling!r} is another name of the {kind}s {other!r} and {name!r}"
+    do = "rename one: case, spaces, - and _ do not count"
+    raise InputError(what, where=place(file), allowed="one of them", do=do)
 
 
 def letters(name: str) -> str:

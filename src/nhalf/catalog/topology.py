@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from nhalf.evidence.readers.topo import Matrix
     from nhalf.fabric import Fabric
+    from nhalf.system import System
 
 GENERATIONS: Final = (3, 4, 5, 6)
 """The generations of PCIe that the catalogue has 16 lanes of."""
@@ -133,7 +134,7 @@ def _rates(matrix: Matrix, *, on: str | None, pcie: int | None) -> _Rates:
     link = store.link(name)[0]
     if on is not None:
         key = store.find("system", on, where="--on")
-        fabric = store.system(key)[0].fabric
+        fabric = _of_nvidia(key).fabric
         if most and fabric.topology != Topology.HOST:
             name, link, whole, doubt = key, fabric.intra_node, _whole(matrix, most), ""
             notes += _count_differs(key, fabric, matrix)
@@ -153,6 +154,20 @@ def _rates(matrix: Matrix, *, on: str | None, pcie: int | None) -> _Rates:
         nvlink=one, nvlink_source=name, links=most, slot=store.link(slot)[0], slot_source=slot, sockets=sockets,
         sockets_source=between, notes=tuple(notes),
     )  # fmt: skip
+
+
+def _of_nvidia(key: str) -> System:
+    """Return a system whose devices nvidia-smi can be about: those that NCCL runs on.
+
+    Raises InputError when they are of another make.
+    """
+    found = store.system(key)[0]
+    if not store.library("nccl", architecture=found.device.architecture)[0].at_home:
+        raise InputError(
+            f"nvidia-smi knows no {found.device.name}: this matrix is of another machine", where="--on",
+            allowed="a system with NVIDIA GPUs", do="leave --on out, or name the system that the matrix is of",
+        )  # fmt: skip
+    return found
 
 
 def _whole(matrix: Matrix, most: int) -> int:

@@ -9,6 +9,7 @@ import click
 from nhalf import units
 from nhalf.catalog import store
 from nhalf.cli import forms, output, page_file
+from nhalf.cli.quantities import WithQuantities
 from nhalf.loading.collective import SIZES, Asked, load
 from nhalf.report import collective as report
 from nhalf.report.collective_document import document
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@click.command()
+@click.command(cls=WithQuantities)
 @click.argument("op", metavar="OP")
 @click.argument("link", nargs=-1, metavar="[LATENCY BANDWIDTH | LINK]")
 @click.option("--ranks", metavar="K", help="Ranks of the group.")

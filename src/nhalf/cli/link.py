@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from nhalf import units
 from nhalf.cli import forms, output
+from nhalf.cli.quantities import WithQuantities
 from nhalf.decide.ladder import ladder
 from nhalf.errors import InputError
 from nhalf.loading.links import link as read_link
@@ -16,18 +15,7 @@ from nhalf.report import link as report
 _TWO = 2
 
 
-class _Link(click.Command):
-    """A command whose arguments may look like options: `-5us` is a negative latency, and is refused as one."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the arguments that are left, after refusing a negative quantity."""
-        for given in args:
-            if re.match(r"-[.\d]", given):
-                raise InputError(f"{given!r} is negative", where="nhalf link", allowed="5us 400GB/s")
-        return super().parse_args(ctx, args)
-
-
-@click.command(cls=_Link)
+@click.command(cls=WithQuantities)
 @click.argument("link_or_latency", nargs=-1, metavar="LATENCY BANDWIDTH | NAME", required=True)
 @click.option("--size", "sizes", multiple=True, metavar="SIZE", help="A message size such as 16KiB; may be repeated.")
 @forms.option

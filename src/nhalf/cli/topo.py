@@ -12,8 +12,9 @@ from nhalf.catalog import store
 from nhalf.catalog.topology import GENERATIONS, machine
 from nhalf.cli import forms, output
 from nhalf.errors import InputError
+from nhalf.evidence.readers.source import Source
 from nhalf.evidence.readers.topo import read
-from nhalf.loading.files import read_text, write_text
+from nhalf.loading.files import write_text
 from nhalf.report import topo as report
 
 
@@ -33,8 +34,9 @@ def topo(source: str, system: str | None, pcie: int | None, save: str | None) ->
     if save and not system:
         raise InputError("--save is given without --on", where="--save", allowed="--on SYSTEM: what the rest is like")
     stdin = source == "-"
-    text = sys.stdin.read() if stdin else read_text(Path(source))
-    found = machine(read(text, where="stdin" if stdin else source), on=system, pcie=pcie)
+    log = Source(name="stdin", content=sys.stdin.buffer.read()) if stdin else Source(name=source, path=Path(source))
+    text = "\n".join(line.text.rstrip("\n") for line in log.lines())
+    found = machine(read(text, where=log.name), on=system, pcie=pcie)
     if save and system:
         name = "-".join(re.findall(r"[a-z0-9]+", Path(save).stem.casefold())) or "my-box"
         like = store.find("system", system, where="--on")

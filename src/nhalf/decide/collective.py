@@ -39,7 +39,8 @@ class Question:
     are joined by NICs, rather than by the switches that devices share. `rule` is the library's own, None where its
     tuner decides alone; `curve` what was measured of it there; `symmetric` what NCCL expects of its kernels on
     registered buffers, None where it would not run them. `reduce_s_per_byte` [s/byte] is the time
-    to reduce a byte where that is not hidden behind the transfer.
+    to reduce a byte where that is not hidden behind the transfer. `doubt` are the factors between which a plan of its
+    tuner may be off.
     """
 
     op: Op
@@ -52,6 +53,7 @@ class Question:
     reduce_s_per_byte: float = 0.0
     nics: bool = True
     symmetric: SymmetricKernels | None = None
+    doubt: tuple[float, float] = (1.0, 1.0)
 
     @property
     def ranks(self) -> int:
@@ -127,12 +129,17 @@ class Flip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the library's own tuner expects of a size: a plan by its constants, and no measurement."""
+    """What the library's own tuner expects of a size: a plan by its constants, and no measurement.
+
+    `low_s` and `high_s` [s] are the ends of the doubt about it.
+    """
 
     path: str
     algorithm: str
     time_s: float
     fixed_s: float
+    low_s: float
+    high_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,11 +175,20 @@ def symmetric(question: Question, size_bytes: float) -> Plan | None:
         return None
     terms = symmetric_all_reduce(size_bytes, question.ranks, question.symmetric, multicast="nvls" in question.has)
     name, term = min(terms.items(), key=lambda each: float(np.mean(each[1].value)))
+    return _planned(question, term, path=name, algorithm="nccl-symmetric")
+
+
+def _planned(question: Question, term: Term, *, path: str, algorithm: str) -> Plan:
+    """Return a plan with the doubt about it."""
+    time_s = float(np.mean(term.value))
+    low, high = question.doubt
     return Plan(
-        path=name,
-        algorithm="nccl-symmetric",
-        time_s=float(np.mean(term.value)),
+        path=path,
+        algorithm=algorithm,
+        time_s=time_s,
         fixed_s=float(np.mean(columns(term)["fixed"])),
+        low_s=low * time_s,
+        high_s=high * time_s,
     )
 
 
@@ -289,7 +305,8 @@ def _meeting(question: Question, before: str, after: str, between: tuple[float, 
 def choice(question: Question, size_bytes: float) -> Choice:
     """Return what the question's library runs for a size, by its rule and then by its tuner."""
     fastest = question.fastest(size_bytes)
-    expected = plan(question, size_bytes)
+    # A plan is the tuner's: where the library's own rule decides, it is of something that does not run.
+    expected = None if _ruled(question, size_bytes) else plan(question, size_bytes)
     algorithm, by = _decided(question, size_bytes, expected)
     known = algorithm is not None and algorithm in question.laws
     return Choice(
@@ -307,15 +324,25 @@ def _decided(question: Question, size_bytes: float, expected: Plan | None) -> tu
     """Return the algorithm that the library runs for a size and who decides so: its rule, or its tuner."""
     if question.library is None:
         return None, ""
-    if question.rule is not None:
-        named = question.rule.choice(size_bytes, question.ranks)
-        if named != HANDED_OVER:
-            return named, f"{question.rule.library}'s thresholds"
+    if question.rule is not None and (named := _ruled(question, size_bytes)) is not None:
+        return named, f"{question.rule.library}'s thresholds"
     if expected is not None:
-        return expected.algorithm, "NCCL's tuner" if question.library.tuner.helped else "the tuner"
+        return expected.algorithm, planner(question.library)
     if question.op in (Op.ALL_TO_ALL, Op.SEND_RECV):
         return "direct", "sends and receives side by side"
     return None, ""
+
+
+def _ruled(question: Question, size_bytes: float) -> str | None:
+    """Return the algorithm that the library's own rule names for a size; None where it hands over, or has no rule."""
+    named = None if question.rule is None else question.rule.choice(size_bytes, question.ranks)
+    return None if named == HANDED_OVER else named
+
+
+def planner(library: Library) -> str:
+    """Return who plans for a library on its machine, in words."""
+    name = library.planner.partition("-")[0]
+    return {"nccl": "NCCL's tuner", "rccl": "RCCL's tuner"}.get(name, "a prior of rings and trees on these links")
 
 
 def plan(question: Question, size_bytes: float) -> Plan | None:
@@ -324,9 +351,4 @@ def plan(question: Question, size_bytes: float) -> Plan | None:
         return None
     paths = tuner.plan(question.op, size_bytes, question.span, question.library, has=question.has)
     path, term = min(paths, key=lambda each: float(np.mean(each[1].value)))
-    return Plan(
-        path=term.name,
-        algorithm=str(path.algorithm),
-        time_s=float(np.mean(term.value)),
-        fixed_s=float(np.mean(columns(term)["fixed"])),
-    )
+    return _planned(question, term, path=term.name, algorithm=str(path.algorithm))

@@ -15,7 +15,7 @@ import numpy as np
 
 from nhalf.breakdown import columns
 from nhalf.collective import Mode, Op
-from nhalf.decide.collective import choice, plan
+from nhalf.decide.collective import choice
 from nhalf.link import Link
 
 if TYPE_CHECKING:
@@ -185,11 +185,11 @@ class _Budget:
 
 def _base(question: Question) -> tuple[float, str, str] | None:
     """Return the fixed time [s], whether it is measured or planned, and the algorithm of a small message."""
-    chosen = choice(question, SMALL_BYTES).algorithm
+    chosen = choice(question, SMALL_BYTES)
     if question.curve is not None:
         kind = "measured" if question.curve.is_measured(question.ranks) else "modelled"
-        return question.curve.floor_s(question.ranks), kind, chosen or question.fastest(SMALL_BYTES)
-    expected = plan(question, SMALL_BYTES)
+        return question.curve.floor_s(question.ranks), kind, chosen.algorithm or question.fastest(SMALL_BYTES)
+    expected = chosen.plan
     return None if expected is None else (expected.fixed_s, "planned", expected.algorithm)
 
 

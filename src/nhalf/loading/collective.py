@@ -15,6 +15,7 @@ from nhalf.decide.collective import Question
 from nhalf.decide.fixed_time import launch_pairs
 from nhalf.errors import InputError, did_you_mean
 from nhalf.fabric import Span, Topology
+from nhalf.laws.collective.table import LAWS
 from nhalf.loading.links import link as read_link
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
         curve=_curve(system, name, mode, op, ranks),
         mode=mode,
         symmetric=kernels,
+        doubt=_doubt(of_library["stack.library.tuner_factor"]),
         nics=system.fabric.inter_rack is None or span.racks > 1,
     )
     said = [("--library", name, "the most used")] if asked.library is None else []
@@ -189,12 +191,13 @@ def _rule(rules: Sequence[Rule], span: Span, fabric: Fabric, has: frozenset[str]
     """Return the rule that a library follows by default on a span, or None where its tuner decides alone.
 
     A kernel of one node does not cross it, and those of vLLM, SGLang and TensorRT-LLM leave more than two devices on
-    PCIe to NCCL. Rules that count on switches which add up hold only where there are some.
+    PCIe to NCCL. Rules that count on peers' memory, or on switches which add up, hold only where there is such.
     """
     for rule in rules:
         hands_over = "nccl" in rule.algorithms
         beyond = span.nodes > 1 or (fabric.topology == Topology.HOST and span.ranks > 2)  # noqa: PLR2004
-        if rule.variant or (hands_over and beyond) or ("nvls" in rule.algorithms and "nvls" not in has):
+        lacks = {law.needs for law in map(LAWS[rule.op].get, rule.algorithms) if law is not None and law.needs} - has
+        if rule.variant or lacks or (hands_over and beyond):
             continue
         return rule
     return None
@@ -205,6 +208,12 @@ def _curve(system: System, library: str, mode: Mode, op: Op, ranks: int) -> Meas
     curve = find(system.curves, library, mode=mode, op=op)
     within = curve is not None and curve.covers(ranks)
     return curve if within and ranks <= system.fabric.devices_per_node else None
+
+
+def _doubt(factor: Datum) -> tuple[float, float]:
+    """Return the factors between which a plan may be off: the interval of the tuner's factor."""
+    low, high = factor.low, factor.high
+    return (factor.value if low is None else low, factor.value if high is None else high)
 
 
 def _has(text: str | None) -> frozenset[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nhalf.catalog import store
 from nhalf.citation import Datum
+from nhalf.device import generation
 from nhalf.transformer import KV_BYTES
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def assumed_kv(*, weights: str, engine: str, architecture: str) -> tuple[str, Da
         dtype, reason = _NARROW, "TensorRT-LLM with a quantised model"
     elif weights == "nvfp4":
         dtype, reason = _NARROW, "an NVFP4 checkpoint"
-    elif architecture == "blackwell" and weights in ("fp8", "mxfp4"):
+    elif generation(architecture) == "blackwell" and weights in ("fp8", "mxfp4"):
         dtype, reason = _NARROW, f"{weights} weights on Blackwell"
     else:
         dtype, reason = _WIDE, f"{weights} weights in {engine}"

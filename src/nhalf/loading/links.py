@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from nhalf import units
 from nhalf.catalog import build, files, reading, store
 from nhalf.citation import Datum
 from nhalf.errors import InputError
@@ -30,6 +31,7 @@ def link(texts: Sequence[str]) -> tuple[Link, dict[str, Datum]]:
         Neither one name nor two quantities with units.
     """
     if len(texts) == 1:
+        _refuse_half(texts[0])
         return store.link(texts[0])
     latency, bandwidth = texts
     found = Link(latency, bandwidth)
@@ -40,6 +42,22 @@ def link(texts: Sequence[str]) -> tuple[Link, dict[str, Datum]]:
         )
         for name, (text, unit) in given.items()
     }
+
+
+def _refuse_half(text: str) -> None:
+    """Refuse a latency without a bandwidth, or a bandwidth without a latency: a name is neither."""
+    for dimension, is_a, other, written in (
+        ("time", "latency", "bandwidth", f"{text} 400GB/s"),
+        ("bandwidth", "bandwidth", "latency", f"5us {text}"),
+    ):
+        try:
+            units.parse(text, dimension)
+        except InputError:
+            continue
+        raise InputError(
+            f"{text!r} is a {is_a}, and the {other} is missing", where="LATENCY BANDWIDTH",
+            allowed="two quantities, or the name of one link", do=f"write {written}",
+        )  # fmt: skip
 
 
 def replaced(scenario: Scenario, path: Path) -> Scenario:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf.breakdown import Input, Quantity, Term, leaf, total
+from nhalf.device import generation
 from nhalf.predict.exchange import all_reduces
 from nhalf.predict.memory import stage_share
 
@@ -80,5 +81,6 @@ def fused_kernels(scenario: Scenario) -> dict[str, Input]:
 def _moe_factor(scenario: Scenario) -> Quantity:
     """Return what an expert layer adds to a layer's fixed time, in layers [1]: less where FP4 runs natively."""
     mixture, device, stack = scenario.transformer.mixture, scenario.system.device, scenario.stack
-    native = mixture is not None and mixture.expert_dtype in _FP4 and device.architecture == "blackwell"
+    blackwell = generation(device.architecture) == "blackwell"
+    native = mixture is not None and mixture.expert_dtype in _FP4 and blackwell
     return stack.fp4_expert_layer_factor if native else stack.expert_layer_factor

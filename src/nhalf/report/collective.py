@@ -11,6 +11,7 @@ from nhalf import units
 from nhalf.collective import Op
 from nhalf.decide.collective import choice, flips, rows, symmetric
 from nhalf.decide.fixed_time import alike, decompose, launch_s
+from nhalf.report import planned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +42,7 @@ class Answer:
     flips: list[Flip]
     fixed: FixedTime | None
     per_token: int
+    known: Mapping[str, Datum]
 
     @property
     def question(self) -> Question:
@@ -68,6 +70,7 @@ def answer(loaded: Loaded, fixed_parts: Mapping[str, Datum], per_token: int) -> 
         flips=flips(question, sizes[0], sizes[-1]),
         fixed=decompose(question, fixed_parts, loaded.pairs),
         per_token=per_token,
+        known=fixed_parts,
     )
 
 
@@ -75,6 +78,8 @@ def write(found: Answer, canvas: Canvas) -> None:
     """Write the verdict, the number, the tables, where the fixed time goes and what it all rests on."""
     canvas.paragraph(verdict(found), bold=True)
     canvas.paragraph(_number(found))
+    for note in planned.notes(found.question, found.known):
+        canvas.paragraph(note)
     if found.question.op != Op.BARRIER:
         canvas.heading(f"{found.question.op} on {found.loaded.subject}, by size")
         _by_size(found, canvas)
@@ -145,16 +150,7 @@ def _number(found: Answer) -> str:
             band = f", 80 % band {units.format_time(measured.low_s)} to {units.format_time(measured.high_s)}"
         run = f"{key.library} {key.version}, {key.mode}"
         return f"{head}{units.format_time(measured.time_s)}{band}, {where} ({run}); {law}"
-    if at.plan is not None:
-        return (
-            f"{head}{units.format_time(at.plan.time_s)} planned by {_planner(question)} ({at.plan.path}, kind "
-            f"assumed: by its own constants, not measured); {law}"
-        )
-    return f"{head}{law}"
-
-
-def _planner(question: Question) -> str:
-    return "NCCL's tuner" if question.library is not None and question.library.tuner.helped else "the tuner"
+    return f"{head}{planned.number(question, at)}"
 
 
 def _focus(sizes: Sequence[float]) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nhalf.decide.collective import symmetric
+from nhalf.decide.collective import planner, symmetric
+from nhalf.report import planned
 from nhalf.report.collective import verdict
 from nhalf.report.document import datum, envelope, number
 
@@ -40,6 +41,9 @@ def body(found: Answer) -> dict[str, Any]:
         ],
         "choices": [_choice(each, found.per_token) for each in found.choices],
         "symmetric": [_symmetric(question, size) for size in found.loaded.sizes_bytes],
+        "planner": None if question.library is None else planner(question.library),
+        "notes": planned.notes(question, found.known),
+        "published": planned.published(question, found.known),
         "collectives_per_token": found.per_token,
         "fixed_time": _fixed_document(found.fixed),
         "launch_pairs": [
@@ -105,7 +109,7 @@ def _choice(each: Choice, per_token: int) -> dict[str, Any]:
         "lost_per_token_s": None if lost is None else per_token * lost,
         "plan": None if plan is None else {
             "path": plan.path, "algorithm": plan.algorithm, "time_s": plan.time_s, "fixed_s": plan.fixed_s,
-            "kind": "assumed",
+            "low_s": plan.low_s, "high_s": plan.high_s, "interval_level": planned.LEVEL, "kind": "assumed",
         },
     }  # fmt: skip
 

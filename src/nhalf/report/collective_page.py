@@ -8,6 +8,7 @@ import numpy as np
 
 from nhalf import units
 from nhalf.collective import Op
+from nhalf.report import planned
 from nhalf.report.collective import verdict
 from nhalf.report.figures import latency
 from nhalf.report.figures.algorithm import algorithms, losses
@@ -29,7 +30,7 @@ def page(found: Answer) -> Page:
         cards=_cards(found),
         sections=[section for section in sections if section.figures],
         constants=[Constant(path=path, datum=datum) for path, datum in found.loaded.origins.items()],
-        notes=[f"{flag} {why}" for flag, why in found.loaded.defaults],
+        notes=[*planned.notes(question, found.known), *(f"{flag} {why}" for flag, why in found.loaded.defaults)],
     )
 
 

@@ -41,6 +41,8 @@ def _took(found: Answer, size_bytes: float) -> _Took:
         return _Took(time_s=measured[size_bytes].time_s, kind=measured[size_bytes].kind, algorithm=algorithm)
     if at.plan is not None:
         return _Took(time_s=at.plan.time_s, kind="planned", algorithm=at.plan.path)
+    if at.time_s is not None:
+        return _Took(time_s=at.time_s, kind="law", algorithm=algorithm)
     return _Took(time_s=at.fastest_s, kind="law", algorithm=at.fastest)
 
 

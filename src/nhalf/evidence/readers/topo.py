@@ -98,8 +98,11 @@ def read(text: str, *, where: str = "stdin") -> Matrix:
     notes: list[Note] = []
     cells: dict[tuple[str, str], str] = {}
     places: dict[str, Place] = {}
-    rows = list(_rows(words[start:], names))
-    for name, row in rows:
+    again = ""
+    for name, row in _rows(words[start:], names):
+        if name in places:
+            again = name
+            break
         cells |= _cells(name, row, names, where)
         places[name] = _place([word.text for word in row[len(names) :]])
     missing = [name for name in names if name not in places]
@@ -110,7 +113,7 @@ def read(text: str, *, where: str = "stdin") -> Matrix:
         cells |= {(name, other): cells[other, name] for other in names if (other, name) in cells}
     if missing:
         notes.append(Note(code="rows-missing", text=f"No row of {', '.join(missing)}: read from the columns."))
-    notes += _asymmetries(names, cells)
+    notes += _asymmetries(names, cells) + _left_out(lines, again)
     found = {match[1]: match[2] for line in lines if (match := _NIC_LEGEND.match(line))}
     kept = {name: place for name, place in places.items() if place != Place()}
     return Matrix(names=names, cells=cells, places=kept, devices=found, notes=tuple(notes))
@@ -227,6 +230,20 @@ def _place(words: Sequence[str]) -> Place:
             parts.append(word)
     cpus, numa, gpu_numa, *_ = (*parts, "", "", "")
     return Place(cpus=cpus, numa=numa, gpu_numa=gpu_numa)
+
+
+def _left_out(lines: Sequence[str], again: str) -> list[Note]:
+    """Return a note when another matrix follows: with a name that came `again`, or else behind the legend."""
+    if again:
+        text = f"Another matrix follows, again with {again}: it was left out. Give each machine its own input."
+        return [Note(code="matrix-left-out", text=text)]
+    read_to = sum(1 for _ in _until_legend(lines))
+    for number, line in enumerate(lines[read_to:], read_to + 1):
+        words = line.split()
+        if len(words) > 1 and _GPU.fullmatch(words[0]) and _is_cell(words[1]):
+            text = f"Another matrix follows, a row in line {number}: it was left out. Give each machine its own input."
+            return [Note(code="matrix-left-out", text=text)]
+    return []
 
 
 def _asymmetries(names: tuple[str, ...], cells: Mapping[tuple[str, str], str]) -> list[Note]:

@@ -16,6 +16,7 @@ Perform. Comput. Appl. 19 (2005), for the symbols; A. Alexandrov et al., "LogGP"
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,6 +99,55 @@ def slow_ring_steps(span: Span, *, turns: int) -> float:
         return 0.0
     left_out = max(turns - (span.ranks_per_node - 1), 0)
     return float(turns * span.nodes - left_out)
+
+
+@lru_cache(maxsize=1024)
+def doubling_rounds(per_node: int, nodes: int) -> dict[str, Input]:
+    """Return how many rounds of doubling stay in a node (`near`) and cross nodes (`far`), and those of the fold.
+
+    Ranks are numbered node by node. Of those beyond a power of two each hands its vector to the next rank before and
+    takes the result after: `folds` rounds in the node or `far_folds` across, 2 or 0. A round in which some partners
+    are on different nodes counts as across.
+
+    References
+    ----------
+    The fold and the numbering after it: MPICH, allreduce_intra_recursive_doubling.c.
+    """
+    ranks = per_node * nodes
+    rounds = ranks.bit_length() - 1
+    extra = ranks - (1 << rounds)
+    node = np.concatenate([2 * np.arange(extra) + 1, np.arange(2 * extra, ranks)]) // per_node
+    index = np.arange(1 << rounds)
+    far = sum(bool(np.any(node[index ^ (1 << bit)] != node)) for bit in range(rounds))
+    split = bool(np.any(2 * np.arange(extra) // per_node != node[:extra]))
+    inside, across = (0.0, 2.0) if split else (2.0, 0.0)
+    return {
+        "near": float(rounds - far),
+        "far": float(far),
+        "folds": inside if extra else 0.0,
+        "far_folds": across if extra else 0.0,
+    }
+
+
+@lru_cache(maxsize=1024)
+def tree_rounds(per_node: int, nodes: int) -> dict[str, Input]:
+    """Return of the rounds of a binomial tree how many stay in a node (`near`) and cross nodes (`far`).
+
+    Ranks are numbered node by node. `far` is the most messages across nodes that any rank waits for, one after the
+    other; all other rounds are charged as in the node. Exact for powers of two of ranks a node; else an upper bound,
+    by up to 5 % for 16 ranks a node or fewer on 2 to 9 nodes.
+    """
+    ranks = per_node * nodes
+    rounds = (ranks - 1).bit_length()
+    node = np.arange(ranks) // per_node
+    waited = np.zeros(ranks, dtype=np.int64)
+    for bit in reversed(range(rounds)):
+        source = np.arange(0, ranks - (1 << bit), 2 << bit)
+        target = source + (1 << bit)
+        waited[source] += node[source] != node[target]
+        waited[target] = waited[source]
+    far = int(waited.max())
+    return {"near": float(rounds - far), "far": float(far)}
 
 
 def pipeline_segments(size_bytes: Quantity, depth: Quantity, link: Link) -> Quantity:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nhalf.laws.collective.base import IS_SEVERAL, SLOWEST, flat, law, pipelined, tiered
+from nhalf.laws.collective.base import IS_SEVERAL, SLOWEST, flat, law, pipelined, tiered, tree_rounds
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Quantity, Term
@@ -98,13 +98,14 @@ def direct_broadcast(size_bytes: Quantity, ranks: Quantity, link: Link) -> Term:
 def tiered_binomial_broadcast(size_bytes: Quantity, span: Span) -> Term:
     """Return the time [s] of a binomial broadcast to the nodes, then in each of them; through one NIC a node.
 
+    Exact for powers of two of ranks a node and every number of nodes; else an upper bound, by up to 5 %.
+
     References
     ----------
     R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of collective communication operations in MPICH" (2005).
     """
-    fixed = "log2_ceil(k) * alpha_i + log2_ceil(m) * alpha_x"
-    transfer = "log2_ceil(k) * n / beta_i + log2_ceil(m) * n / beta_x"
-    return law("binomial", fixed, transfer, tiered(size_bytes, span))
+    terms = {**tiered(size_bytes, span), **tree_rounds(span.ranks_per_node, span.nodes)}
+    return law("binomial", "near * alpha_i + far * alpha_x", "near * n / beta_i + far * n / beta_x", terms)
 
 
 def tiered_chain_broadcast(size_bytes: Quantity, span: Span) -> Term:

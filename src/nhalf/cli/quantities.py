@@ -1,0 +1,22 @@
+"""Commands whose arguments are quantities, which a sign makes look like options."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from nhalf.errors import InputError
+
+
+class WithQuantities(click.Command):
+    """A command that refuses `-5us` as a negative quantity, and not as an option that it does not have."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return the arguments that are left; what follows an option is the option's own to refuse."""
+        options = [each for each in self.params if isinstance(each, click.Option) and not each.is_flag]
+        taking = {flag for option in options for flag in option.opts}
+        for before, given in zip(["", *args], args, strict=False):
+            if re.match(r"-[.\d]", given) and before not in taking:
+                raise InputError(f"{given!r} is negative", where=f"nhalf {self.name}", allowed="5us 400GB/s")
+        return super().parse_args(ctx, args)
