@@ -219,6 +219,25 @@ def test_what_is_no_anchor_is_refused(text: str) -> None:
         parse_anchor(text)
 
 
+@pytest.mark.parametrize(
+    ("time", "words"),
+    [
+        ("1us", r"1 us is impossible: reading weights and cache takes 2\.\d+ ms"),
+        ("98s", r"times longer than the \d.* predicted without it \(80 % band"),
+        ("90ms", r"times longer than the \d.* predicted without it \(80 % band"),
+    ],
+)
+def test_an_anchor_that_cannot_be_is_refused_with_both_times(time: str, words: str) -> None:
+    scenario = load("llama-3.1-70b", on="h100-sxm", tp=8, batch=16, weights="fp8")
+    with pytest.raises(InputError, match=words):
+        anchored([scenario], [parse_anchor(f"tp=8,batch=16: {time}")])
+
+
+def test_a_time_without_unit_is_taken_for_milliseconds_in_the_hint() -> None:
+    with pytest.raises(InputError, match=r"'9\.8' has no unit.*write 9\.8ms"):
+        parse_anchor("tp=8,batch=16: 9.8")
+
+
 def test_an_anchor_must_say_on_which_of_several_systems() -> None:
     scenarios = [load("llama-3.1-8b", on=system, tp=1) for system in ("h100-sxm", "h200-sxm")]
     with pytest.raises(InputError, match="does not say where"):
