@@ -126,6 +126,34 @@ def test_two_counts_have_no_interval(tmp_path: Path) -> None:
     assert "no degree of freedom: no interval" in " ".join(invoke("calibrate", str(path)).out.split())
 
 
+def test_two_counts_that_make_no_sense_claim_no_constant(tmp_path: Path) -> None:
+    path = tmp_path / "two.csv"
+    rows = [f"llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,1,{tp},{time}\n" for tp, time in ((4, 0.0001), (8, 0.9))]
+    path.write_text(HEADER + "".join(rows), encoding="utf-8")
+    document = invoke("calibrate", str(path), "--json").document
+    assert document["constant_s"] is document["implied_bandwidth_bytes_per_s"] is None
+    page = " ".join(invoke("calibrate", str(path)).out.split())
+    assert "the data cannot tell" in page
+    assert "nan" not in page
+    # Nothing that explains one of the two explains the other: the refit is not offered.
+    assert document["held_out_error"] > document["before_error"]
+    assert "the refit is worse, do not use it" in page
+    assert f"nhalf validate {path}, without --stack" in page
+
+
+def test_one_run_has_nothing_held_out_and_no_interval(tmp_path: Path) -> None:
+    path, stack = tmp_path / "one.csv", tmp_path / "one.toml"
+    path.write_text(HEADER + "llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,16,8,0.012\n", encoding="utf-8")
+    document = invoke("calibrate", str(path), "--json").document
+    assert document["held_out_error"] is None
+    assert not any(each["identified"] for each in document["constants"])
+    assert {(each["low"], each["high"]) for each in document["constants"]} == {(None, None)}
+    page = " ".join(invoke("calibrate", str(path), "-o", str(stack)).out.split())
+    assert "one run gives no interval" in page
+    assert "one run cannot be held out, so" in page
+    assert read_stack(str(stack)).half_widths is None
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_benchmark_says_the_same_of_the_same_run(tmp_path: Path, name: str) -> None:
     path = tmp_path / name

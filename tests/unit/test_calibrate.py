@@ -137,7 +137,10 @@ def test_one_run_identifies_nothing_and_has_no_freedom() -> None:
     runs = made(grid(degrees=(8,), batches=(16,)), TRUTH)
     fit = refit(runs.take(np.arange(len(runs)) == 0), prior(calibrated=True))
     assert not any(each.identified for each in fit.constants)
-    assert {"nothing-identified", "one-device-count"} <= set(dict(fit.notes))
+    assert {"nothing-identified", "one-device-count", "nothing-held-out"} <= set(dict(fit.notes))
+    assert np.isnan(fit.held_out_error)
+    assert fit.half_widths is None
+    assert not fit.worse
 
 
 def test_evidence_without_a_usable_row_is_too_weak() -> None:
@@ -181,6 +184,16 @@ def test_the_split_reads_a_bandwidth_and_a_share_per_collective() -> None:
 def test_the_link_is_not_blamed_for_a_constant_that_it_cannot_explain() -> None:
     assert split_of(4, 8, constant_s=10e-3).verdict == "most of the constant is not the link"  # type: ignore[attr-defined]
     assert "may explain" in split_of(4, 8, constant_s=1.5e-3).verdict  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("shared_s", "words"),
+    [(-60e-3, "W is not above 0"), (13e-3, "% of the datasheet's bandwidth, which is impossible")],
+)
+def test_a_split_that_cannot_be_tells_nothing(shared_s: float, words: str) -> None:
+    split = split_of(4, 8, constant_s=20e-3, shared_s=shared_s)
+    assert split.verdict.startswith("the data cannot tell")  # type: ignore[attr-defined]
+    assert words in split.impossible  # type: ignore[attr-defined]
 
 
 # --- anchors ----------------------------------------------------------------------------------------------------------

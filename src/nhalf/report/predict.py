@@ -88,9 +88,9 @@ def write(found: Predictions, canvas: Canvas, *, output: str) -> None:
     canvas.paragraph(f"  nhalf validate {path}" if measured else f"  column predicted_tpot_s of {output}")
 
 
-def counted(rows: int) -> str:
-    """Return a number of rows in words."""
-    return "1 row" if rows == 1 else f"{rows} rows"
+def counted(count: int, noun: str = "row") -> str:
+    """Return a number of rows, or of another noun, in words."""
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def document(found: Predictions) -> dict[str, Any]:
