@@ -87,5 +87,5 @@ def test_a_table_without_measured_times_is_one_message(tmp_path: Path) -> None:
 
 
 def test_one_table_or_the_shipped_ones() -> None:
-    assert "name one table" in refused("validate")
-    assert "name one table" in refused("validate", "runs.csv", "--builtin")
+    assert "name a table" in refused("validate")
+    assert "name a table" in refused("validate", "runs.csv", "--builtin")

@@ -25,13 +25,17 @@ _FEW = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Calibrated:
-    """Everything that a calibration found: the fit, the splits, and what looks wrong in the runs."""
+    """Everything that a calibration found: the fit, the splits, and what looks wrong in the runs.
+
+    `path` names the files, `arguments` is how files and flags are typed again.
+    """
 
     fit: StackFit
     splits: Sequence[Split]
     doubts: Sequence[Finding]
     engine: str
     path: str
+    arguments: str
 
 
 def write(found: Calibrated, canvas: Canvas, *, output: str | None) -> None:
@@ -70,9 +74,13 @@ def _off(fit: StackFit) -> str:
 def _next(found: Calibrated, output: str | None) -> str:
     """Return the next command; a refit that is worse than what all stacks say is not offered."""
     if found.fit.worse:
-        return f"nhalf validate {found.path}, without --stack: the constants of all stacks predict these runs better"
+        return (
+            f"nhalf validate {found.arguments}, without --stack: the constants of all stacks predict these runs better"
+        )
     name = output or "my-stack.toml"
-    return f"nhalf validate {found.path} --stack {name}" if output else f"nhalf calibrate {found.path} -o {name}"
+    return (
+        f"nhalf validate {found.arguments} --stack {name}" if output else f"nhalf calibrate {found.arguments} -o {name}"
+    )
 
 
 def _verdict(fit: StackFit, known: Sequence[Constant]) -> str:

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 _FEW = 5
 
 
-def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, path: str) -> None:
-    """Write the verdict, a line for each group, the worst rows, and what looks wrong in the table."""
+def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, arguments: str) -> None:
+    """Write the verdict, a line for each group, the worst rows, and what looks wrong in the table.
+
+    `arguments` are the files and flags as they are typed again.
+    """
     canvas.paragraph(verdict(found.overall), bold=True)
     canvas.paragraph(_number_line(found.overall))
     canvas.heading("By system, engine and model")
@@ -35,7 +38,7 @@ def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, path:
             canvas.paragraph(f"  {counted(rows)}: {reason}", indent="    ")
     checks(doubts, canvas)
     canvas.heading("Next")
-    canvas.paragraph(f"  nhalf calibrate {path} -o my-stack.toml")
+    canvas.paragraph(f"  nhalf calibrate {arguments} -o my-stack.toml", indent="    ")
 
 
 def verdict(score: Score) -> str:
@@ -46,7 +49,7 @@ def verdict(score: Score) -> str:
     lean = f"the middle one is {percent(abs(score.bias))} too {side}"
     return (
         f"Predictions are {percent(score.median_error)} off in the median and {percent(score.p90_error)} at the 90th "
-        f"percentile of {score.rows - score.refused} rows; {lean}."
+        f"percentile of {counted(score.rows - score.refused)}; {lean}."
     )
 
 
