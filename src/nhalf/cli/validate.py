@@ -43,7 +43,7 @@ def validate(
     from nhalf.loading.golden import SERVING
     from nhalf.loading.measured import measured_s, unflagged
     from nhalf.loading.predictions import predictions
-    from nhalf.validate import gate, require
+    from nhalf.validate import gate, require, require_scored
     from nhalf.validate import validate as compare
 
     limits = [gate(text) for text in gates]
@@ -76,4 +76,5 @@ def validate(
         canvas = output.canvas()
         report.write(found, doubts, canvas, arguments=typed(cases or ("bench.csv",), chosen.options.defaults))
         output.write(canvas.text)
+    require_scored(found, where=table.path)
     require(limits, found.overall)

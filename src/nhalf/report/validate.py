@@ -25,7 +25,8 @@ def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, argum
     `arguments` are the files and flags as they are typed again.
     """
     canvas.paragraph(verdict(found.overall), bold=True)
-    canvas.paragraph(_number_line(found.overall))
+    if found.overall.rows > found.overall.refused:
+        canvas.paragraph(_number_line(found.overall))
     canvas.heading("By system, engine and model")
     canvas.table(["<system", "<engine", "<model", "rows", "refused", "median", "p90", "bias", "in band"],
                  [_row(score) for score in found.groups])  # fmt: skip
@@ -44,7 +45,7 @@ def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, argum
 def verdict(score: Score) -> str:
     """Return how far predictions are off, in words."""
     if math.isnan(score.median_error):
-        return f"None of {score.rows} rows could be scored."
+        return f"None of {counted(score.rows)} could be scored: nothing was compared."
     side = "slow" if score.bias > 0 else "fast"
     lean = f"the middle one is {percent(abs(score.bias))} too {side}"
     return (
