@@ -33,7 +33,7 @@ def test_the_verdict_comes_first_and_the_next_command_last(runs: Path) -> None:
     page = result.out.splitlines()
     assert page[0].startswith("Predictions are ")
     assert page[-1].startswith("  nhalf calibrate ")
-    assert "1 rows with a quality_flag are left out" in result.err
+    assert "left out: 1 row with a quality_flag" in result.err
 
 
 def test_rows_below_the_datasheet_are_named_by_line_and_left_out_when_told(runs: Path) -> None:

@@ -109,6 +109,7 @@ def test_defaults_fill_empty_cells_only() -> None:
         (DENSE.replace("fp8", "fp7"), "dtype 'fp7' is not known"),
         (DENSE.replace(",16,8,", ",,8,"), "concurrency (or batch) is missing"),
         (DENSE.replace(",16,8,", ",many,8,"), "concurrency 'many' is not a number"),
+        (DENSE.replace(",1024,1024,", ",nan,1024,"), "isl 'nan' is not a number"),
         (DENSE.replace(",1024,1024,", ",,,"), "neither isl and osl nor context"),
         (DENSE.replace(",16,8,", ",16,7,"), "TP 7 cannot split"),
         (DENSE.replace(",16,8,", ",16,1,").replace("fp8", "bf16"), "the weights need 14"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from nhalf.cli import forms, output
+from nhalf.cli import flags, forms, output
 from nhalf.loading.case_defaults import typed
 from nhalf.loading.case_options import options
 from nhalf.loading.files import write_text
@@ -42,6 +42,7 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     from nhalf.loading.cases import cases
     from nhalf.loading.measured import measured_s, unflagged
 
+    flags.written_as(target, ".toml", "a stack, which is written as TOML")
     table = readers.read(bench)
     chosen = options(None, defaults)
     loaded = cases(table, chosen.options)

@@ -10,6 +10,7 @@ from nhalf.errors import InputError
 from nhalf.loading.case_defaults import typed
 from nhalf.loading.case_options import options
 from nhalf.report import validate as report
+from nhalf.report.predict import counted
 
 
 @click.command()
@@ -58,12 +59,12 @@ def validate(
             output.warn(each.text)
     scored = unflagged(table)
     if not scored.all():
-        output.warn(f"{int(np.sum(~scored))} rows with a quality_flag are left out")
+        output.warn(f"left out: {counted(int(np.sum(~scored)))} with a quality_flag")
         times[~scored] = np.nan
     doubts = findings(loaded, times)
     if skip_doubtful:
         scored[[doubt.row for doubt in doubts]] = False
-        output.warn(f"{len({doubt.row for doubt in doubts})} doubtful rows are left out")
+        output.warn(f"left out: {counted(len({doubt.row for doubt in doubts}), 'doubtful row')}")
     if builtin and stack is None:
         from nhalf.calibrate.unseen import unseen
 

@@ -8,6 +8,7 @@ measured is never looked at here.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
@@ -244,15 +245,16 @@ def _loads(table: Table, options: Options, refused: list[str]) -> dict[str, Arra
 def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
     """Return a column as numbers; a cell that is none refuses its row."""
     try:
-        return np.array([text or "nan" for text in texts], dtype=np.float64)
+        found = np.array([text or "nan" for text in texts], dtype=np.float64)
     except ValueError:
         found = np.full(len(texts), np.nan)
         for row, text in enumerate(texts):
-            try:
+            with contextlib.suppress(ValueError):
                 found[row] = float(text or "nan")
-            except ValueError:
-                refused[row] = refused[row] or f"{name} {text!r} is not a number"
-        return found
+    for row in np.flatnonzero(np.isnan(found)).tolist():
+        if texts[row]:  # a cell that says "nan" is not an empty one
+            refused[row] = refused[row] or f"{name} {texts[row]!r} is not a number"
+    return found
 
 
 def _within(texts: Sequence[str], found: Array, name: str, refused: list[str]) -> None:

@@ -54,7 +54,8 @@ def write(found: Predictions, canvas: Canvas, *, output: str) -> None:
     refused = Counter(reason for reason in found.refused if reason)
     answered = count - sum(refused.values())
     canvas.paragraph(
-        f"{answered} of {count} rows predicted" + (f", {count - answered} refused with a reason" if refused else ""),
+        f"{answered} of {counted(count)} predicted"
+        + (f", {count - answered} refused with a reason" if refused else ""),
         bold=True,
     )
     if answered:

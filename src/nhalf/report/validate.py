@@ -56,7 +56,7 @@ def verdict(score: Score) -> str:
 
 def _number_line(score: Score) -> str:
     """Return the coverage of the bands, and how many rows were refused."""
-    refused = f", {score.refused} of {score.rows} rows refused" if score.refused else ""
+    refused = f", {score.refused} of {counted(score.rows)} refused" if score.refused else ""
     return f"80 % bands hold {percent(score.coverage)} of the measured times{refused}"
 
 
