@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.device import generation
-from nhalf.errors import InputError, NoAnswerError, did_you_mean
+from nhalf.errors import InputError, NoAnswerError, WeakEvidenceError, did_you_mean
 from nhalf.loading.cases import DEGREES
 
 if TYPE_CHECKING:
@@ -280,8 +280,32 @@ def gate(text: str) -> Gate:
         value = float(matched["value"])
     except ValueError as error:
         raise InputError(f"{matched['value']!r} is no number", where="--fail-if", allowed="'median>10%'") from error
+    if value > 1 and not matched["percent"]:
+        limit = f"{matched['name']}{matched['sign']}"
+        raise InputError(
+            f"{text!r} can be read as {value:g} % or as {100 * value:g} %", where="--fail-if",
+            allowed="per cent with its sign, or a share up to 1",
+            do=f"write '{limit}{value:g}%' (or '{limit}{value / 100:g}'), or '{limit}{100 * value:g}%'",
+        )  # fmt: skip
     share = value / 100 if matched["percent"] else value
     return Gate(text=text, name=matched["name"], above=matched["sign"] == ">", value=share)
+
+
+def require_scored(found: Validation, *, where: str) -> None:
+    """Fail when nothing could be compared.
+
+    Raises
+    ------
+    WeakEvidenceError
+        Every row was refused, or none has a measured time.
+    """
+    score = found.overall
+    if score.rows > score.refused:
+        return
+    if not score.rows:
+        raise WeakEvidenceError("no row has a measured time that counts", where=where)
+    reason, rows = found.reasons[0] if found.reasons else ("no time could be predicted", score.rows)
+    raise WeakEvidenceError(f"every row is refused, {rows} of {score.rows} because: {reason}", where=where)
 
 
 def require(gates: Sequence[Gate], score: Score) -> None:

@@ -126,6 +126,34 @@ def test_two_counts_have_no_interval(tmp_path: Path) -> None:
     assert "no degree of freedom: no interval" in " ".join(invoke("calibrate", str(path)).out.split())
 
 
+def test_two_counts_that_make_no_sense_claim_no_constant(tmp_path: Path) -> None:
+    path = tmp_path / "two.csv"
+    rows = [f"llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,1,{tp},{time}\n" for tp, time in ((4, 0.0001), (8, 0.9))]
+    path.write_text(HEADER + "".join(rows), encoding="utf-8")
+    document = invoke("calibrate", str(path), "--json").document
+    assert document["constant_s"] is document["implied_bandwidth_bytes_per_s"] is None
+    page = " ".join(invoke("calibrate", str(path)).out.split())
+    assert "the data cannot tell" in page
+    assert "nan" not in page
+    # Nothing that explains one of the two explains the other: the refit is not offered.
+    assert document["held_out_error"] > document["before_error"]
+    assert "the refit is worse, do not use it" in page
+    assert f"nhalf validate {path}, without --stack" in page
+
+
+def test_one_run_has_nothing_held_out_and_no_interval(tmp_path: Path) -> None:
+    path, stack = tmp_path / "one.csv", tmp_path / "one.toml"
+    path.write_text(HEADER + "llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,16,8,0.012\n", encoding="utf-8")
+    document = invoke("calibrate", str(path), "--json").document
+    assert document["held_out_error"] is None
+    assert not any(each["identified"] for each in document["constants"])
+    assert {(each["low"], each["high"]) for each in document["constants"]} == {(None, None)}
+    page = " ".join(invoke("calibrate", str(path), "-o", str(stack)).out.split())
+    assert "one run gives no interval" in page
+    assert "one run cannot be held out, so" in page
+    assert read_stack(str(stack)).half_widths is None
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_benchmark_says_the_same_of_the_same_run(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
@@ -247,3 +275,47 @@ def test_runs_on_boards_tell_their_undivided_share(tmp_path: Path) -> None:
     assert constants["unsharded_share"]["value"] == pytest.approx(0.25, rel=0.25)
     assert constants["unsharded_share"]["prior"] == pytest.approx(0.125)
     assert "host_sharing" not in constants
+
+
+def test_the_next_command_of_a_benchmarks_output_is_one_that_works(tmp_path: Path) -> None:
+    run, stack = tmp_path / "run.json", tmp_path / "my.toml"
+    run.write_text(FORMATS["vllm.json"], encoding="utf-8")
+    result = invoke("calibrate", str(run), *FLAGS, "--tp", "8", "-o", str(stack), columns=400)
+    words = result.out.splitlines()[-1].split()
+    assert words[:2] == ["nhalf", "validate"]
+    assert "--stack" in words
+    again = invoke(*words[1:], columns=400)
+    assert (again.code, again.err) == (0, "")
+    assert "percentile of 1 row;" in again.out
+    assert f"nhalf calibrate {run} --on h100-sxm --tp 8 --weights fp8 -o" in again.out
+
+
+def test_one_device_that_nobody_stated_is_named(tmp_path: Path) -> None:
+    run = tmp_path / "run.json"
+    run.write_text(FORMATS["vllm.json"], encoding="utf-8")
+    result = invoke("calibrate", str(run), *FLAGS)
+    assert "warning: 1 row has no tp: 1 is taken, one device" in result.err
+    bf16 = invoke("calibrate", str(run), "--on", "h100-sxm")
+    assert bf16.code == 4
+    assert bf16.err.count("memory") == 1
+    assert "state tp" in bf16.err
+
+
+@pytest.mark.parametrize(
+    ("behind", "flags", "where"),
+    [
+        ("", ("--on", "nosuch"), "--on: the catalogue has no system 'nosuch'"),
+        ("", ("--on", "h100-sxm", "--tp", "x"), "--tp: tp 'x' is not a whole number"),
+        ("@tp=x", ("--on", "h100-sxm"), "run.json@tp=x: tp 'x' is not a whole number"),
+        ("@batch=many", ("--on", "h100-sxm"), "run.json@batch=many: batch 'many' is not a number"),
+        ("", ("--on", "h100-sxm", "--weights", "fp9"), "--weights: dtype 'fp9' is not known"),
+    ],
+)
+def test_what_no_run_can_mean_is_said_once(tmp_path: Path, behind: str, flags: tuple[str, ...], where: str) -> None:
+    run = tmp_path / "run.json"
+    run.write_text(FORMATS["vllm.json"], encoding="utf-8")
+    for command in ("calibrate", "validate"):
+        result = invoke(command, f"{run}{behind}", *flags)
+        assert result.code == 2
+        assert where in result.err
+        assert len(result.err.splitlines()) == 1

@@ -77,3 +77,16 @@ def test_csv_and_markdown_hold_the_findings() -> None:
 )
 def test_bad_input_is_refused_in_one_line(arguments: tuple[str, ...], part: str) -> None:
     assert part in refused("lint", *arguments)
+
+
+def test_a_page_names_a_fault_of_thousands_of_rows_a_few_times(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    rows = (f"{2 ** (n % 2)},{1 + n // 2},{20 - 12 * (n % 2)},{KIND},graph,fp8\n" for n in range(200))
+    path.write_text(HEAD + "".join(rows), encoding="utf-8")
+    result = invoke("lint", str(path), columns=400)
+    assert result.out.count(": superlinear: ") == 20
+    assert "80 of superlinear" in result.out
+    assert len(result.out.splitlines()[-1]) < 200
+    assert (
+        sum(each["code"] == "superlinear" for each in invoke("lint", str(path), "--json").document["findings"]) == 100
+    )

@@ -161,3 +161,14 @@ def test_what_a_flag_says_is_not_assumed(tmp_path: Path) -> None:
     path = tmp_path / "odd.csv"
     path.write_text(ODD, encoding="utf-8")
     assert "no engine" not in invoke("predict", str(path), "--engine", "sglang").err
+
+
+@pytest.mark.parametrize(
+    ("command", "target", "name"), [("predict", "z.html", "z.csv"), ("calibrate", "z.csv", "z.toml")]
+)
+def test_a_name_that_promises_another_format_is_refused(
+    runs: Path, tmp_path: Path, command: str, target: str, name: str
+) -> None:
+    message = refused(command, str(runs), "-o", str(tmp_path / target))
+    assert f"write -o {tmp_path / name}" in message
+    assert not (tmp_path / target).exists()

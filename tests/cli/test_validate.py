@@ -33,7 +33,7 @@ def test_the_verdict_comes_first_and_the_next_command_last(runs: Path) -> None:
     page = result.out.splitlines()
     assert page[0].startswith("Predictions are ")
     assert page[-1].startswith("  nhalf calibrate ")
-    assert "1 rows with a quality_flag are left out" in result.err
+    assert "left out: 1 row with a quality_flag" in result.err
 
 
 def test_rows_below_the_datasheet_are_named_by_line_and_left_out_when_told(runs: Path) -> None:
@@ -87,5 +87,22 @@ def test_a_table_without_measured_times_is_one_message(tmp_path: Path) -> None:
 
 
 def test_one_table_or_the_shipped_ones() -> None:
-    assert "name one table" in refused("validate")
-    assert "name one table" in refused("validate", "runs.csv", "--builtin")
+    assert "name a table" in refused("validate")
+    assert "name a table" in refused("validate", "runs.csv", "--builtin")
+
+
+def test_a_limit_with_two_readings_is_refused_with_both() -> None:
+    message = refused("validate", "nothing.csv", "--fail-if", "median>10")
+    assert "can be read as 10 % or as 1000 %" in message
+    assert "'median>10%' (or 'median>0.1')" in message
+
+
+def test_nothing_to_compare_is_too_weak(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    row = "llama-9,h100-sxm,1,1024,0.01\n"
+    path.write_text(f"model,system,concurrency,context,tpot_s\n{row}{row}", encoding="utf-8")
+    result = invoke("validate", str(path))
+    assert result.code == 4
+    assert "None of 2 rows could be scored" in result.out
+    assert "bands hold" not in result.out
+    assert "every row is refused, 2 of 2 because: model: the catalogue has no model 'llama-9'" in result.err

@@ -137,7 +137,10 @@ def test_one_run_identifies_nothing_and_has_no_freedom() -> None:
     runs = made(grid(degrees=(8,), batches=(16,)), TRUTH)
     fit = refit(runs.take(np.arange(len(runs)) == 0), prior(calibrated=True))
     assert not any(each.identified for each in fit.constants)
-    assert {"nothing-identified", "one-device-count"} <= set(dict(fit.notes))
+    assert {"nothing-identified", "one-device-count", "nothing-held-out"} <= set(dict(fit.notes))
+    assert np.isnan(fit.held_out_error)
+    assert fit.half_widths is None
+    assert not fit.worse
 
 
 def test_evidence_without_a_usable_row_is_too_weak() -> None:
@@ -183,6 +186,16 @@ def test_the_link_is_not_blamed_for_a_constant_that_it_cannot_explain() -> None:
     assert "may explain" in split_of(4, 8, constant_s=1.5e-3).verdict  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("shared_s", "words"),
+    [(-60e-3, "W is not above 0"), (13e-3, "% of the datasheet's bandwidth, which is impossible")],
+)
+def test_a_split_that_cannot_be_tells_nothing(shared_s: float, words: str) -> None:
+    split = split_of(4, 8, constant_s=20e-3, shared_s=shared_s)
+    assert split.verdict.startswith("the data cannot tell")  # type: ignore[attr-defined]
+    assert words in split.impossible  # type: ignore[attr-defined]
+
+
 # --- anchors ----------------------------------------------------------------------------------------------------------
 
 
@@ -217,6 +230,25 @@ def test_what_an_anchor_moved_says_so() -> None:
 def test_what_is_no_anchor_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse_anchor(text)
+
+
+@pytest.mark.parametrize(
+    ("time", "words"),
+    [
+        ("1us", r"1 us is impossible: reading weights and cache takes 2\.\d+ ms"),
+        ("98s", r"times longer than the \d.* predicted without it \(80 % band"),
+        ("90ms", r"times longer than the \d.* predicted without it \(80 % band"),
+    ],
+)
+def test_an_anchor_that_cannot_be_is_refused_with_both_times(time: str, words: str) -> None:
+    scenario = load("llama-3.1-70b", on="h100-sxm", tp=8, batch=16, weights="fp8")
+    with pytest.raises(InputError, match=words):
+        anchored([scenario], [parse_anchor(f"tp=8,batch=16: {time}")])
+
+
+def test_a_time_without_unit_is_taken_for_milliseconds_in_the_hint() -> None:
+    with pytest.raises(InputError, match=r"'9\.8' has no unit.*write 9\.8ms"):
+        parse_anchor("tp=8,batch=16: 9.8")
 
 
 def test_an_anchor_must_say_on_which_of_several_systems() -> None:

@@ -109,6 +109,7 @@ def test_defaults_fill_empty_cells_only() -> None:
         (DENSE.replace("fp8", "fp7"), "dtype 'fp7' is not known"),
         (DENSE.replace(",16,8,", ",,8,"), "concurrency (or batch) is missing"),
         (DENSE.replace(",16,8,", ",many,8,"), "concurrency 'many' is not a number"),
+        (DENSE.replace(",1024,1024,", ",nan,1024,"), "isl 'nan' is not a number"),
         (DENSE.replace(",1024,1024,", ",,,"), "neither isl and osl nor context"),
         (DENSE.replace(",16,8,", ",16,7,"), "TP 7 cannot split"),
         (DENSE.replace(",16,8,", ",16,1,").replace("fp8", "bf16"), "the weights need 14"),
@@ -194,8 +195,15 @@ def test_a_larger_batch_with_a_smaller_step_is_named_beyond_the_noise() -> None:
     assert checked(f"{DENSE},0.012", f"{larger},0.0115") == []
 
 
+@pytest.mark.parametrize(("factor", "unit"), [(1e3, "ms"), (1e6, "us")])
+def test_a_column_in_another_unit_is_refused(factor: float, unit: str) -> None:
+    # Two of three: one row that is right does not make the column right, nor one that is wrong make it wrong.
+    with pytest.raises(InputError, match=f"looks as if it were in {unit}.*divide the column by"):
+        checked(f"{DENSE},{0.0093 * factor}", f"{DENSE},{0.015 * factor}", f"{DENSE},0.0093")
+
+
 def test_a_time_in_another_unit_is_named() -> None:
-    assert checked(f"{DENSE},12.3") == [(2, "unit")]
+    assert checked(f"{DENSE},0.0123", f"{DENSE},0.0125", f"{DENSE},12.3") == [(4, "unit")]
 
 
 # --- the cache that nobody recorded -----------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nhalf.decide.lint import Known, Point, lint
+from nhalf.decide.lint import lint
+from nhalf.decide.scaling_curve import Known, Point
 from nhalf.errors import InputError
 from nhalf.loading.scaling import known, read
 
@@ -62,6 +63,42 @@ def test_a_row_of_another_kind_is_named(name: str, value: str) -> None:
 def test_a_row_of_another_batch_is_named() -> None:
     other = Point(row=9, devices=8, batch=64, step_s=0.006, labels=LABELS)
     assert codes([*curve(20, 12, 8), other]) == ["mixed-batch"]
+
+
+def test_halves_of_a_curve_at_two_batches_are_mixed() -> None:
+    few, many = (
+        curve(60, 32),
+        [Point(row=row, devices=n, batch=8, step_s=0.02, labels=LABELS) for row, n in ((4, 4), (5, 8))],
+    )
+    (finding,) = (each for each in lint([*few, *many], {}) if each.severity == "warning")
+    assert (finding.code, finding.row) == ("mixed-batch", 4)
+    assert finding.text.startswith("4, 8 devices were measured with batch 8 only, others with 1")
+
+
+def test_rows_that_differ_in_several_things_are_named_by_all_of_them() -> None:
+    kinds = ((2, 1, "vllm", "graph"), (4, 8, "sglang", "eager"), (8, 64, "trtllm", "graph"))
+    points = [
+        Point(row=row, devices=n, batch=batch, step_s=0.02, labels={**LABELS, "engine": engine, "mode": mode})
+        for row, (n, batch, engine, mode) in enumerate(kinds, start=2)
+    ]
+    assert {(each.code, each.row) for each in lint(points, {})} == {
+        ("mixed-batch", 3), ("mixed-engine", 3), ("mixed-mode", 3), ("mixed-batch", 4), ("mixed-engine", 4),
+    }  # fmt: skip
+
+
+def test_every_label_of_a_long_table_is_looked_at_a_few_times() -> None:
+    looked = 0
+
+    class Counted(dict[str, str]):
+        def get(self, *arguments: object) -> str:  # type: ignore[override]
+            nonlocal looked
+            looked += 1
+            return super().get(*arguments)  # type: ignore[call-overload, no-any-return]
+
+    labels = Counted(LABELS)
+    points = [Point(row=n, devices=2 ** (n % 4), batch=1 + n // 4, step_s=0.02, labels=labels) for n in range(4000)]
+    lint(points, {})
+    assert looked < 30 * len(points)
 
 
 def test_whole_curves_of_several_batches_are_not_mixed() -> None:

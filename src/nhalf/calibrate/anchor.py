@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,12 +15,14 @@ from nhalf.calibrate.prior import Prior, prior
 from nhalf.citation import Datum
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import check
+from nhalf.predict.band import band
 from nhalf.predict.response import CONSTANTS, joined, response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nhalf.layout import Layout
+    from nhalf.predict.response import Response
     from nhalf.scenario import Scenario
 
 _DEGREES: Final = {
@@ -31,7 +34,10 @@ _DEGREES: Final = {
 }
 _KEYS: Final = (*_DEGREES, "batch", "context", "system")
 _EXAMPLE: Final = "such as 'tp=8,batch=16: 9.8ms'"
+_BARE: Final = re.compile(r"[0-9]*\.?[0-9]+")
 _Z95: Final = 1.96
+_FAR: Final = 5.0
+"""Of 855 measured steps that ship none is further than 2.7 times from its prediction: beyond it, the input is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +74,14 @@ def parse_anchor(text: str) -> Anchor:
             )
         said[key] = value.strip()
     counts = {key: units.parse_count(value, where=f"--anchor {key}") for key, value in said.items() if key != "system"}
-    step_s = units.parse(time.strip(), "time", where="--anchor")
+    time = time.strip()
+    if _BARE.fullmatch(time):
+        raise InputError(
+            f"{time!r} has no unit", where="--anchor", allowed=_EXAMPLE, do=f"write {time}ms, if that is what is meant"
+        )
+    step_s = units.parse(time, "time", where="--anchor")
     if not step_s > 0:
-        raise InputError(f"{time.strip()!r} is no time of a step", where="--anchor", allowed="more than 0 s")
+        raise InputError(f"{time!r} is no time of a step", where="--anchor", allowed="more than 0 s")
     return Anchor(
         text=text,
         degrees={name: counts[key] for key, name in _DEGREES.items() if key in counts},
@@ -90,7 +101,8 @@ def anchored(scenarios: Sequence[Scenario], anchors: Sequence[Anchor]) -> tuple[
     Raises
     ------
     InputError
-        An anchor names no system among several, or one that is not asked for, or a layout that is not possible.
+        An anchor names no system among several, or one that is not asked for, or a layout that is not possible; or its
+        time is impossible, or so far from the prediction that no constant would carry it.
     """
     systems = list(dict.fromkeys(scenario.system.name for scenario in scenarios))
     found: dict[str, dict[str, Datum]] = {}
@@ -127,9 +139,12 @@ def _constants(measured: Sequence[Scenario], anchors: Sequence[Anchor]) -> dict[
     """Return the constants that the anchors move, with their origin."""
     centre = {name: float(np.mean(getattr(measured[0].stack, name))) for name in CONSTANTS}
     spread: Prior = prior(calibrated=True).around(centre)
+    steps = [response(scenario, 1) for scenario in measured]
+    for step, scenario, anchor in zip(steps, measured, anchors, strict=True):
+        _believable(step, scenario, anchor, float(step.step_s(centre)[0]))
     fitted: Fitted = fit(
         Task(
-            response=joined([response(scenario, 1) for scenario in measured]),
+            response=joined(steps),
             log_times=np.log([anchor.step_s for anchor in anchors]),
             weights=np.ones(len(anchors)),
             prior=spread,
@@ -141,6 +156,38 @@ def _constants(measured: Sequence[Scenario], anchors: Sequence[Anchor]) -> dict[
         for name in spread.free
         if abs(math.log(fitted.constants[name] / centre[name])) > 1e-6  # noqa: PLR2004  not moved
     }
+
+
+def _believable(step: Response, scenario: Scenario, anchor: Anchor, predicted_s: float) -> None:
+    """Refuse an anchor that cannot be, or that a fit would only ignore.
+
+    Raises
+    ------
+    InputError
+        It is faster than weights and cache are read at the datasheet rate, or `_FAR` times from the prediction and
+        outside its band.
+    """
+    # Routed experts are left out: what they read is an expectation, and a batch may meet fewer of them.
+    bound_s = float(step.weights_s[0] + step.kv_s[0])
+    told = f"{anchor.text!r}: {units.format_time(anchor.step_s)}"
+    if anchor.step_s < bound_s:
+        raise InputError(
+            f"{told} is impossible: reading weights and cache takes {units.format_time(bound_s)} at the datasheet rate",
+            where="--anchor", allowed=f"at least {units.format_time(bound_s)}; {units.format_time(predicted_s)} is "
+            "predicted without it", do="check its unit, its batch and degrees, and --weights",
+        )  # fmt: skip
+    ratio = anchor.step_s / predicted_s
+    if 1 / _FAR <= ratio <= _FAR:
+        return
+    low, high = band(scenario)
+    if not low <= anchor.step_s <= high:
+        factor = f"{max(ratio, 1 / ratio):.3g} times {'longer' if ratio > 1 else 'shorter'} than"
+        raise InputError(
+            f"{told} is {factor} the {units.format_time(predicted_s)} predicted without it (80 % band "
+            f"{units.format_time(low)} to {units.format_time(high)}), so no constant can be fitted to it",
+            where="--anchor", allowed=f"a step within {_FAR:g} times of the prediction",
+            do="check its unit (98ms, not 98s), its batch and degrees; a step without waiting or prefills is meant",
+        )  # fmt: skip
 
 
 def _datum(name: str, fitted: Fitted, anchors: Sequence[Anchor]) -> Datum:

@@ -51,8 +51,20 @@ class Split:
     link_s: float
 
     @property
+    def impossible(self) -> str:
+        """Return why the split cannot be what happened, or an empty text: nothing is claimed of such a constant."""
+        if self.shared_s <= 0:
+            return "the step grows with the devices, so no part of it is shared out (W is not above 0)"
+        share = self.implied_bandwidth_bytes_per_s / self.datasheet_bytes_per_s
+        if share > 1:
+            return f"W would read the weights at {100 * share:.0f} % of the datasheet's bandwidth, which is impossible"
+        return ""
+
+    @property
     def verdict(self) -> str:
         """Return whether the link explains the constant."""
+        if self.impossible:
+            return f"the data cannot tell: {self.impossible}"
         if self.constant_s <= 0:
             return "no constant shows: the step is shared out entirely"
         if self.link_s < self.constant_s / 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -27,7 +27,8 @@ class StackFit:
     """What the runs of a stack tell: its constants, how far off the fit is, and the half-widths of its band.
 
     `held_out_error` is the median of |predicted / measured - 1| over runs that the constants had not seen,
-    `median_error` over those that they had. `before_error` is what the constants of all stacks give.
+    `median_error` over those that they had. `before_error` is what the constants of all stacks give. Of one run none
+    can be held out: the error is NaN, and there are no half-widths.
     """
 
     constants: tuple[Constant, ...]
@@ -36,8 +37,13 @@ class StackFit:
     median_error: float
     held_out_error: float
     before_error: float
-    half_widths: tuple[float, float]
+    half_widths: tuple[float, float] | None
     notes: tuple[tuple[str, str], ...]
+
+    @property
+    def worse(self) -> bool:
+        """Tell whether the constants of all stacks predict runs that were held out better than the refit does."""
+        return self.held_out_error > self.before_error
 
     @property
     def values(self) -> dict[str, float]:
@@ -51,18 +57,26 @@ def refit(measured: Evidence, prior: Prior) -> StackFit:
     clusters = len(np.unique(measured.cluster))
     spread = {} if clusters < _FEW else bootstrap(measured, prior, fitted.constants, correlation=WITHIN)
     constants = constants_of(prior, fitted.constants, fitted.log_sd, spread)
+    if len(measured) == 1:
+        # What one run moves, nothing checks: several constants could have made its time.
+        constants = tuple(replace(each, identified=False) for each in constants)
     unseen = _held_out(measured, prior)
-    low, high = half_widths(unseen, np.ones(len(measured)))
     return StackFit(
         constants=constants,
         rows=len(measured),
         clusters=clusters,
         median_error=_median(measured.log_errors(fitted.constants)),
-        held_out_error=_median(unseen),
+        held_out_error=_median(unseen) if len(measured) > 1 else float("nan"),
         before_error=_median(measured.log_errors(prior.centre)),
-        half_widths=(max(low, NARROWEST), max(high, NARROWEST)),
+        half_widths=_band(unseen) if len(measured) > 1 else None,
         notes=tuple(_notes(constants, measured, clusters)),
     )
+
+
+def _band(unseen: Array) -> tuple[float, float]:
+    """Return the half-widths that hold runs that were held out, none narrower than a repeat."""
+    low, high = half_widths(unseen, np.ones(len(unseen)))
+    return max(low, NARROWEST), max(high, NARROWEST)
 
 
 def _runs(count: int) -> str:
@@ -95,6 +109,8 @@ def _notes(constants: tuple[Constant, ...], measured: Evidence, clusters: int) -
         found.append(("nothing-identified", f"{_runs(len(measured))} no constant: all stay near what they were"))
     elif len(measured) <= len(known):
         found.append(("no-freedom", f"{len(measured)} runs for {len(known)} constants: the fit cannot be checked"))
+    if len(measured) == 1:
+        found.append(("nothing-held-out", "one run cannot be held out: nothing says how far off these constants are"))
     if open_:
         names = ", ".join(name.removesuffix("_s").replace("_", " ") for name in open_)
         found.append(("not-identifiable", f"these times cannot tell {names}: they stay near their priors"))

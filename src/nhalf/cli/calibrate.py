@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 import numpy as np
 
-from nhalf.cli import forms, output
+from nhalf.cli import flags, forms, output
+from nhalf.loading.case_defaults import typed
 from nhalf.loading.case_options import options
 from nhalf.loading.files import write_text
 from nhalf.report import calibrate as report
@@ -36,10 +37,12 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     from nhalf.calibrate.split import splits
     from nhalf.calibrate.stack import refit
     from nhalf.loading import bench as readers
+    from nhalf.loading.case_assumptions import assumptions
     from nhalf.loading.case_checks import findings
     from nhalf.loading.cases import cases
     from nhalf.loading.measured import measured_s, unflagged
 
+    flags.written_as(target, ".toml", "a stack, which is written as TOML")
     table = readers.read(bench)
     chosen = options(None, defaults)
     loaded = cases(table, chosen.options)
@@ -48,10 +51,13 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     doubts = findings(loaded, times)
     if skip_doubtful:
         times[[doubt.row for doubt in doubts]] = np.nan
+    runs = evidence(loaded, times)  # where no run can be used, its error says why, once
     for row, reason in enumerate(loaded.refused):
         if reason and np.isfinite(times[row]):
             output.warn(f"line {table.line(row)} is left out: {reason}")
-    runs = evidence(loaded, times)
+    for each in assumptions(loaded):
+        if each.unusual:
+            output.warn(each.text)
     engines = sorted(set(runs.engine.tolist()))
     found = report.Calibrated(
         fit=refit(runs, prior(calibrated=True, engine=engines[0] if len(engines) == 1 else "")),
@@ -59,6 +65,7 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
         doubts=doubts,
         engine=", ".join(engines),
         path=" ".join(bench),
+        arguments=typed(bench, chosen.options.defaults),
     )
     if target:
         text = report.stack_file(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat())

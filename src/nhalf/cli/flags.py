@@ -39,6 +39,10 @@ WORKLOAD: Final = (
     click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change any input; may be repeated."),
 )
 """The flags of number formats, the stack and the inputs."""
+_FORMATS: Final = (
+    ".csv", ".htm", ".html", ".json", ".jsonl", ".md", ".parquet", ".png", ".svg", ".toml", ".tsv", ".xlsx", ".yaml",
+)  # fmt: skip
+"""Suffixes that promise a format."""
 _LAYOUT: Final = (
     click.option("--tp", metavar="LIST", help="Tensor-parallel degrees: 1,2,4,8."),
     click.option("--pp", metavar="LIST", help="Pipeline stages.  [default: 1]"),
@@ -56,6 +60,20 @@ def workload(command: Command) -> Command:
 def layout(command: Command) -> Command:
     """Add the flags of the degrees."""
     return decode_options.add(command, _LAYOUT)
+
+
+def written_as(file: str | None, suffix: str, holds: str) -> None:
+    """Refuse an output file whose name promises another format than the one that is written; `holds` says what is.
+
+    Raises
+    ------
+    InputError
+        It does.
+    """
+    found = Path(file or "").suffix.lower()
+    if file and found in _FORMATS and found != suffix:
+        name = Path(file).with_suffix(suffix)
+        raise InputError(f"{file!r} is no name for {holds}", where="-o", allowed=f"*{suffix}", do=f"write -o {name}")
 
 
 def request(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nhalf.cli import forms, output
+from nhalf.cli import flags, forms, output
 from nhalf.loading.case_options import options
 from nhalf.loading.files import write_text
 from nhalf.report import predict as report
@@ -31,6 +31,7 @@ def predict(cases: str, target: str | None, stack: str | None, **defaults: str |
     from nhalf.loading.cases import read_table
     from nhalf.loading.predictions import predictions
 
+    flags.written_as(target, ".csv", "a table, which is written as CSV")
     chosen = options(stack, defaults)
     found = predictions(load(read_table(Path(cases)), chosen.options), chosen.bands)
     if not target or forms.asked():  # no page that says it

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 import numpy as np
 
 from nhalf.cli import forms, output
 from nhalf.errors import InputError
+from nhalf.loading.case_defaults import typed
 from nhalf.loading.case_options import options
 from nhalf.report import validate as report
+from nhalf.report.predict import counted
 
 
 @click.command()
-@click.argument("cases", metavar="[CASES.csv]", required=False)
+@click.argument("cases", nargs=-1, metavar="[CASES]...")
 @click.option("--builtin", is_flag=True, help="Run the measured tables that ship, misses included.")
 @click.option("--fail-if", "gates", multiple=True, metavar="LIMIT", help="Exit 3 when it holds: 'median>10%'.")
 @click.option("--stack", metavar="FILE", help="Constants of nhalf calibrate, or `priors`.  [default: the calibrated]")
 @click.option("--on", "system", metavar="SYSTEM", help="Where the table does not say.")
 @click.option("--model", metavar="MODEL", help="Where the table does not say.")
 @click.option("--engine", metavar="NAME", help="Where the table does not say.  [default: vllm]")
+@click.option("--tp", metavar="K", help="Where the table does not say.")
+@click.option("--weights", "weight_dtype", metavar="DTYPE", help="Where the table does not say.")
+@click.option("--kv", "kv_dtype", metavar="DTYPE", help="Where the table does not say.")
 @click.option("--skip-doubtful", is_flag=True, help="Leave out rows that the checks find doubtful.")
 @forms.option
 def validate(
-    cases: str | None, builtin: bool, gates: tuple[str, ...], stack: str | None, skip_doubtful: bool,
+    cases: tuple[str, ...], builtin: bool, gates: tuple[str, ...], stack: str | None, skip_doubtful: bool,
     **defaults: str | None,
 ) -> None:  # fmt: skip
-    """Compare predictions with the column tpot_s of CASES.csv: error, bias and coverage by system, engine and model.
+    """Compare predictions with measured times per token: error, bias and coverage by system, engine and model.
 
-    Rows with a text in the column quality_flag are left out.
+    CASES are CSV tables with a column tpot_s, or results of a serving benchmark, as `nhalf calibrate` reads them; say
+    what a file does not behind its name: run.json@tp=8,batch=16. Rows with a text in the column quality_flag are left
+    out.
     """
+    from nhalf.loading import bench
     from nhalf.loading.case_assumptions import assumptions
     from nhalf.loading.case_checks import findings
     from nhalf.loading.cases import cases as load
@@ -38,14 +44,14 @@ def validate(
     from nhalf.loading.golden import SERVING
     from nhalf.loading.measured import measured_s, unflagged
     from nhalf.loading.predictions import predictions
-    from nhalf.validate import gate, require
+    from nhalf.validate import gate, require, require_scored
     from nhalf.validate import validate as compare
 
     limits = [gate(text) for text in gates]
-    if (cases is None) != builtin:
-        raise InputError("name one table, or --builtin", where="CASES.csv", allowed="a CSV file, or --builtin alone")
+    if bool(cases) == builtin:
+        raise InputError("name a table, or --builtin", where="CASES", allowed="files of runs, or --builtin alone")
     chosen = options(stack, defaults)
-    table = read_table(Path(cases) if cases else SERVING)
+    table = bench.read(cases) if cases else read_table(SERVING)
     loaded = load(table, chosen.options)
     times = measured_s(table)
     for each in assumptions(loaded):
@@ -53,12 +59,12 @@ def validate(
             output.warn(each.text)
     scored = unflagged(table)
     if not scored.all():
-        output.warn(f"{int(np.sum(~scored))} rows with a quality_flag are left out")
+        output.warn(f"left out: {counted(int(np.sum(~scored)))} with a quality_flag")
         times[~scored] = np.nan
     doubts = findings(loaded, times)
     if skip_doubtful:
         scored[[doubt.row for doubt in doubts]] = False
-        output.warn(f"{len({doubt.row for doubt in doubts})} doubtful rows are left out")
+        output.warn(f"left out: {counted(len({doubt.row for doubt in doubts}), 'doubtful row')}")
     if builtin and stack is None:
         from nhalf.calibrate.unseen import unseen
 
@@ -69,6 +75,7 @@ def validate(
     found = compare(predicted, times, scored)
     if not forms.write(lambda: report.document(found, doubts), "groups"):
         canvas = output.canvas()
-        report.write(found, doubts, canvas, path=cases or "bench.csv")
+        report.write(found, doubts, canvas, arguments=typed(cases or ("bench.csv",), chosen.options.defaults))
         output.write(canvas.text)
+    require_scored(found, where=table.path)
     require(limits, found.overall)

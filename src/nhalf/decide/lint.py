@@ -6,18 +6,18 @@ A scaling curve says how fast one model runs on more and more devices; it says s
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
+from nhalf.decide.mixed import is_weak_scaling, mixed
 from nhalf.decide.regime import TIE
+from nhalf.decide.scaling_curve import Finding, curves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-Severity = Literal["refused", "warning", "note"]
-LABELS: Final = ("model", "system", "engine", "version", "library", "mode", "weights", "kv", "isl", "osl", "context")
-"""What a curve may be labelled with, besides devices and batch."""
+    from nhalf.decide.scaling_curve import Known, Point
+
 WANTED: Final = {
     "model": "the answer depends on it",
     "system": "an in-node curve says nothing about another machine, or about more nodes",
@@ -31,51 +31,11 @@ NOISE: Final = 0.09
 _AGREES: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One row of a curve: where it stands, devices, batch, and what was measured, None where the table does not say."""
-
-    row: int
-    devices: int
-    batch: float | None = None
-    step_s: float | None = None
-    tokens_per_s: float | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def time_s(self) -> float | None:
-        """Return the time per token of a sequence [s], measured or by the rate of all sequences."""
-        if self.step_s is not None:
-            return self.step_s
-        return self.batch / self.tokens_per_s if self.tokens_per_s and self.batch else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What is known of a model on a system: the node, the batch at which collectives turn, and the floor of a step.
-
-    `turning_batch` is None where it is not known; `floor_s` [s] is the weights over the memory bandwidth of one device.
-    """
-
-    devices_per_node: int
-    turning_batch: float | None
-    floor_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing to know about a curve: a code, the row that shows it (0: the whole), a text, and how bad it is."""
-
-    code: str
-    row: int
-    text: str
-    severity: Severity
-
-
 def lint(points: Sequence[Point], known: Mapping[tuple[str, str], Known]) -> list[Finding]:
     """Return what is wrong with a table of scaling curves, the worst first; `known` is by model and system."""
-    found = [*_missing(points), *_mixed(points), *_weak_scaling(points), *_disagreeing(points)]
-    for curve in curves(points).values():
+    by_kind = curves(points)
+    found = [*_missing(points), *mixed(by_kind), *_weak_scaling(by_kind), *_disagreeing(points)]
+    for curve in by_kind.values():
         found += [*_repeated(curve), *_superlinear(curve), *_turned(curve)]
         label = curve[0].labels
         about = known.get((label.get("model", ""), label.get("system", "")))
@@ -83,19 +43,6 @@ def lint(points: Sequence[Point], known: Mapping[tuple[str, str], Known]) -> lis
             found += [*_impossible(curve, about), *_boundary(curve, about), *_regime(curve, about)]
     order = {"refused": 0, "warning": 1, "note": 2}
     return sorted(found, key=lambda finding: (order[finding.severity], finding.row))
-
-
-def curves(points: Sequence[Point]) -> dict[tuple[str, ...], list[Point]]:
-    """Return the points of each curve: same labels, same batch; in the order of their devices."""
-    found: dict[tuple[str, ...], list[Point]] = defaultdict(list)
-    for point in points:
-        found[(*_labels(point), f"{point.batch}")].append(point)
-    return {key: sorted(curve, key=lambda point: point.devices) for key, curve in found.items()}
-
-
-def _labels(point: Point, *, without: str = "") -> tuple[str, ...]:
-    """Return the labels of a point, one of them left out."""
-    return tuple(point.labels.get(name, "") for name in LABELS if name != without)
 
 
 def _missing(points: Sequence[Point]) -> Iterator[Finding]:
@@ -118,65 +65,16 @@ def _missing(points: Sequence[Point]) -> Iterator[Finding]:
             yield Finding(code=f"no-{name}", row=0, severity="note", text=f"no {name} is stated: {why}")
 
 
-def _mixed(points: Sequence[Point]) -> Iterator[Finding]:
-    """Yield what changes along with the devices, so that no curve is of one kind: rows that belong to another curve."""
-    for name in ("batch", *LABELS):
-        groups: dict[tuple[str, ...], list[Point]] = defaultdict(list)
-        for point in points:
-            key = _labels(point, without=name)
-            groups[key if name == "batch" else (*key, f"{point.batch}")].append(point)
-        for group in groups.values():
-            yield from _mixed_in(group, name)
-
-
-def _mixed_in(group: Sequence[Point], name: str) -> Iterator[Finding]:
-    """Yield the rows of one would-be curve whose value of a label is that of few, and whose devices no other has."""
-    by_value: dict[str, list[Point]] = defaultdict(list)
-    for point in group:
-        by_value[_value(point, name)].append(point)
-    by_value.pop("", None)
-    if len(by_value) < 2 or _is_weak_scaling(group, name):  # noqa: PLR2004  two values to mix
-        return
-    # The value with most device counts is the curve; devices that only another value has were mixed in.
-    main = max(by_value, key=lambda value: len({point.devices for point in by_value[value]}))
-    have = {point.devices for point in by_value[main]}
-    for value, rows in by_value.items():
-        alone = {point.devices for point in rows}
-        if value == main or len(alone) > 1:
-            continue
-        for point in rows:
-            if point.devices not in have:
-                yield Finding(
-                    code=f"mixed-{name}", row=point.row, severity="warning",
-                    text=f"{point.devices} devices were measured with {name} {value} only, others with {main}: "
-                         "compare like with like",
-                )  # fmt: skip
-
-
-def _value(point: Point, name: str) -> str:
-    """Return a label of a point, or its batch."""
-    if name == "batch":
-        return "" if point.batch is None else f"{point.batch:g}"
-    return point.labels.get(name, "")
-
-
-def _is_weak_scaling(group: Sequence[Point], name: str) -> bool:
-    """Tell whether the batch grows in proportion to the devices."""
-    if name != "batch" or len({point.devices for point in group}) < 2:  # noqa: PLR2004  two make a proportion
-        return False
-    return len({point.batch / point.devices for point in group if point.batch}) == 1
-
-
-def _weak_scaling(points: Sequence[Point]) -> Iterator[Finding]:
+def _weak_scaling(by_kind: Mapping[tuple[str, ...], Sequence[Point]]) -> Iterator[Finding]:
     """Yield a note when the batch grows with the devices: each has the same work, so no stream gets faster."""
     groups: dict[tuple[str, ...], list[Point]] = defaultdict(list)
-    for point in points:
-        groups[_labels(point)].append(point)
+    for key, curve in by_kind.items():
+        groups[key[:-1]] += curve
     for group in groups.values():
-        if _is_weak_scaling(group, "batch"):
+        if is_weak_scaling(group):
             each = (group[0].batch or 0.0) / group[0].devices
             yield Finding(
-                code="weak-scaling", row=group[0].row, severity="warning",
+                code="weak-scaling", row=min(point.row for point in group), severity="warning",
                 text=f"the batch grows with the devices ({each:g} each): the curve says how throughput scales, and "
                      "nothing about the time per token of one batch",
             )  # fmt: skip

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.predict.response import response
+from nhalf.errors import InputError
+from nhalf.predict.response import CONSTANTS, response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
 
 REPEAT: Final = 0.18
 """A repeated run differs by more than 18 % once in ten times (the house's decode-step note): beyond it is no noise."""
-LONGEST_S: Final = 10.0
-"""A time per token that is longer [s] was written in another unit."""
+LONGEST_S: Final = 2.0
+"""A time per token that is longer [s], and many times what is predicted, was written in another unit."""
+_MANY: Final = 10.0
+_UNITS: Final = {"ms": 1e3, "us": 1e6}
+_ABOUT: Final = 3.0
+"""The 855 measured steps that ship are 0.57 to 2.7 times their prediction: a wrong unit is as near to its factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +37,49 @@ class Finding:
 
 
 def findings(cases: Cases, measured_s: Array) -> list[Finding]:
-    """Return what looks wrong with the measured times [s] of a table, in the order of its lines."""
+    """Return what looks wrong with the measured times [s] of a table, in the order of its lines.
+
+    Raises
+    ------
+    InputError
+        The times are in another unit: nothing that is fitted to them or judged by them would hold.
+    """
     table = cases.table
-    found = [*_duplicates(table, measured_s), *_units(table, measured_s)]
+    found = list(_duplicates(table, measured_s))
+    predicted_s = np.full(len(measured_s), np.nan)
     for group in cases.groups:
-        found += _below_bound(table, group, measured_s)
+        narrow = group.scenario.having({"workload.kv_bytes": min(group.other_kv_bytes, _kv_bytes(group))})
+        steps, kept = response(narrow, len(group.rows)), group.scenario.workload.accepted_tokens
+        stack = group.scenario.stack
+        predicted_s[group.rows] = steps.step_s({name: getattr(stack, name) for name in CONSTANTS}) / kept
+        found += _below_bound(table, group, measured_s, steps.bound_s / kept)
         found += _falling(table, group, measured_s)
+    _require_seconds(table, measured_s, predicted_s)
+    found += _units(table, measured_s, predicted_s)
     return sorted(found, key=lambda finding: (finding.line, finding.code))
+
+
+def _require_seconds(table: Table, measured_s: Array, predicted_s: Array) -> None:
+    """Refuse a column whose times are about a thousand, or a million, times what is predicted.
+
+    Raises
+    ------
+    InputError
+        Most of them are.
+    """
+    ratio = measured_s / predicted_s
+    ratio = ratio[np.isfinite(ratio)]
+    if not len(ratio):
+        return
+    for unit, factor in _UNITS.items():
+        like = (ratio > factor / _ABOUT) & (ratio < factor * _ABOUT)
+        if np.mean(like) > 0.5:  # noqa: PLR2004  most
+            raise InputError(
+                f"tpot_s looks as if it were in {unit}: the median is {np.nanmedian(measured_s):.4g} s per token, "
+                f"{np.nanmedian(predicted_s):.3g} s is predicted, about {factor:,.0f} times off in "
+                f"{np.sum(like)} of {len(ratio)} runs",
+                where=table.path, allowed="seconds per output token", do=f"divide the column by {factor:,.0f}",
+            )  # fmt: skip
 
 
 def _duplicates(table: Table, measured_s: Array) -> Iterator[Finding]:
@@ -55,21 +96,19 @@ def _duplicates(table: Table, measured_s: Array) -> Iterator[Finding]:
             yield Finding(row=row, line=line, code="duplicate", text=f"the same as line {table.line(earlier)}")
 
 
-def _units(table: Table, measured_s: Array) -> Iterator[Finding]:
-    """Yield rows whose time can hardly be in seconds."""
-    for row in np.flatnonzero(measured_s > LONGEST_S).tolist():
+def _units(table: Table, measured_s: Array, predicted_s: Array) -> Iterator[Finding]:
+    """Yield rows whose time can hardly be in seconds; slow devices that are predicted to be slow are none."""
+    for row in np.flatnonzero((measured_s > LONGEST_S) & ~(measured_s < _MANY * predicted_s)).tolist():
         text = f"{measured_s[row]:g} s per token: tpot_s is in seconds; is this in ms?"
         yield Finding(row=row, line=table.line(row), code="unit", text=text)
 
 
-def _below_bound(table: Table, group: Group, measured_s: Array) -> Iterator[Finding]:
-    """Yield rows that are faster than the memory and the arithmetic of their device allow."""
-    narrow = group.scenario.having({"workload.kv_bytes": min(group.other_kv_bytes, _kv_bytes(group))})
-    bound = response(narrow, len(group.rows)).bound_s / group.scenario.workload.accepted_tokens
+def _below_bound(table: Table, group: Group, measured_s: Array, bound_s: Array) -> Iterator[Finding]:
+    """Yield rows that are faster than the memory and the arithmetic of their device allow: `bound_s` [s] of each."""
     times = measured_s[group.rows]
-    for index in np.flatnonzero(times < bound).tolist():
+    for index in np.flatnonzero(times < bound_s).tolist():
         row = int(group.rows[index])
-        text = f"{1e3 * times[index]:.3g} ms is below the datasheet's bound of {1e3 * bound[index]:.3g} ms"
+        text = f"{1e3 * times[index]:.3g} ms is below the datasheet's bound of {1e3 * bound_s[index]:.3g} ms"
         yield Finding(row=row, line=table.line(row), code="below-bound", text=text)
 
 

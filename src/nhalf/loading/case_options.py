@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nhalf.catalog import calibration
+from nhalf.loading.case_defaults import check
 from nhalf.loading.cases import Options
 from nhalf.loading.stack_file import PRIORS, read_stack
 
@@ -29,9 +30,10 @@ def options(stack: str | None, defaults: Mapping[str, str | None]) -> Chosen:
     Raises
     ------
     InputError
-        The file of the stack cannot be read.
+        The file of the stack cannot be read, or a flag says what no row can mean.
     """
     given = {name: text for name, text in defaults.items() if text}
+    check(given)
     bands = calibration.bands()
     if stack is None:
         return Chosen(options=Options(defaults=given), bands=bands)

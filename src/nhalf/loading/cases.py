@@ -8,6 +8,7 @@ measured is never looked at here.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
@@ -53,7 +54,7 @@ _LONGEST_LIST = 120
 """A list of allowed names that has more letters is no help in a cell."""
 _NEEDED = (("model",), ("system",), ("concurrency", "batch"))
 _ONE_BYTE = ("fp8", "fp8_block", "fp8_static", "fp8_ootb", "w8a8", "float8")
-_DTYPES = {
+DTYPES = {
     **dict.fromkeys(_ONE_BYTE, "fp8"),
     **dict.fromkeys(("bfloat16", "bf16", "float16", "fp16", "half"), "bf16"),
     **dict.fromkeys(("w4a16_mxfp4", "w4a8_mxfp4_mxfp8", "mxfp4"), "mxfp4"),
@@ -244,15 +245,16 @@ def _loads(table: Table, options: Options, refused: list[str]) -> dict[str, Arra
 def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
     """Return a column as numbers; a cell that is none refuses its row."""
     try:
-        return np.array([text or "nan" for text in texts], dtype=np.float64)
+        found = np.array([text or "nan" for text in texts], dtype=np.float64)
     except ValueError:
         found = np.full(len(texts), np.nan)
         for row, text in enumerate(texts):
-            try:
+            with contextlib.suppress(ValueError):
                 found[row] = float(text or "nan")
-            except ValueError:
-                refused[row] = refused[row] or f"{name} {text!r} is not a number"
-        return found
+    for row in np.flatnonzero(np.isnan(found)).tolist():
+        if texts[row]:  # a cell that says "nan" is not an empty one
+            refused[row] = refused[row] or f"{name} {texts[row]!r} is not a number"
+    return found
 
 
 def _within(texts: Sequence[str], found: Array, name: str, refused: list[str]) -> None:
@@ -271,7 +273,7 @@ def _group(key: Mapping[str, str], rows: Indices, loads: Mapping[str, Array], op
     InputError
         A name is not known, or the layout is not possible.
     """
-    transformer, stored = _model(key["model"])
+    transformer, stored = model_of(key["model"])
     system, origins = store.system(key["system"], curves=True, where="system")
     stack, of_stack = _stack(key, system, options)
     system = curves_of(system, stack.library.name, stack.mode)
@@ -287,7 +289,7 @@ def _group(key: Mapping[str, str], rows: Indices, loads: Mapping[str, Array], op
     )
     if options.calibrated and not options.constants:
         scenario = of_its_own(scenario)
-    _must_fit(scenario)
+    _must_fit(scenario, told_tp=bool(key["tp"]))
     assumed = origin.kind == "assumed"
     return Group(
         rows=rows,
@@ -321,7 +323,7 @@ def curves_of(system: System, library: str, mode: Mode) -> System:
     return replace(system, curves=tuple(curve for curve in found if curve is not None))
 
 
-def _model(name: str) -> tuple[Transformer, str]:
+def model_of(name: str) -> tuple[Transformer, str]:
     """Return the model that a name means, and the dtype that the end of the name states, or an empty string.
 
     A quantised repository that the catalogue does not hold is its base model in another dtype: `nvidia/GLM-5-NVFP4`.
@@ -340,7 +342,7 @@ def _model(name: str) -> tuple[Transformer, str]:
         base = stated["base"]
         for known in (base, base.removesuffix("-Instruct"), *(f"{maker}/{base}" for maker in _MAKERS)):
             try:
-                return transformer_of(known), _DTYPES[stated["dtype"].lower().replace("-", "")]
+                return transformer_of(known), DTYPES[stated["dtype"].lower().replace("-", "")]
             except InputError:
                 continue
         raise
@@ -357,9 +359,9 @@ def _weights(key: Mapping[str, str], transformer: Transformer, stored: str) -> s
     named = []
     for column in ("weight_dtype", "moe_dtype"):
         text = key[column].strip().lower()
-        if text and text not in _DTYPES:
-            raise InputError(f"dtype {text!r} is not known", where=column, do=did_you_mean(text, _DTYPES))
-        named += [_DTYPES[text]] if text else []
+        if text and text not in DTYPES:
+            raise InputError(f"dtype {text!r} is not known", where=column, do=did_you_mean(text, DTYPES))
+        named += [DTYPES[text]] if text else []
     wanted = min(named, key=lambda dtype: BITS[dtype], default=stored or transformer.weight_dtype)
     return transformer.weight_dtype if BITS[wanted] >= BITS[transformer.weight_dtype] else wanted
 
@@ -369,7 +371,7 @@ def _cache(key: Mapping[str, str], weights: str, system: System, stack: Stack) -
     text = key["kv_dtype"].strip().lower()
     if not text:
         return assumed_kv(weights=weights, engine=stack.engine, architecture=system.device.architecture)
-    dtype = _DTYPES.get(text, "")
+    dtype = DTYPES.get(text, "")
     if dtype not in KV_BYTES:
         raise InputError(f"cache dtype {text!r} is not known", where="kv_dtype", allowed=", ".join(KV_BYTES))
     given = Datum(value=KV_BYTES[dtype], unit="bytes", source="cases", locator="kv_dtype", kind="given", date="")
@@ -384,7 +386,7 @@ def _layout(key: Mapping[str, str], transformer: Transformer, system: System) ->
     InputError
         A degree is no whole number, the degrees of experts do not multiply out, or the model does not allow them.
     """
-    degrees = {name: _degree(key[name], name) for name in DEGREES}
+    degrees = {name: degree(key[name], name) for name in DEGREES}
     dense = transformer.mixture is None
     layout = Layout(
         tensor_parallel=degrees["tp"],
@@ -404,8 +406,8 @@ def _layout(key: Mapping[str, str], transformer: Transformer, system: System) ->
     return layout
 
 
-def _degree(text: str, name: str) -> int:
-    """Return a degree of parallelism; 1 where the cell is empty.
+def degree(text: str, name: str, *, where: str = "") -> int:
+    """Return a degree of parallelism; 1 where the cell is empty. `where` is the place that a message names.
 
     Raises
     ------
@@ -417,7 +419,7 @@ def _degree(text: str, name: str) -> int:
     except ValueError:
         number = math.nan
     if not (number >= 1 and number.is_integer()):
-        raise InputError(f"{name} {text!r} is not a whole number", where=name, allowed="1 or more")
+        raise InputError(f"{name} {text!r} is not a whole number", where=where or name, allowed="1 or more")
     return int(number)
 
 
@@ -441,8 +443,8 @@ def _workload(at: Mapping[str, Array], weights: str, kv: str) -> Workload:
     )
 
 
-def _must_fit(scenario: Scenario) -> None:
-    """Refuse a layout whose weights alone exceed the memory of a device.
+def _must_fit(scenario: Scenario, *, told_tp: bool) -> None:
+    """Refuse a layout whose weights alone exceed the memory of a device; without tp, one device was taken.
 
     Raises
     ------
@@ -455,5 +457,5 @@ def _must_fit(scenario: Scenario) -> None:
         raise InputError(
             f"the weights need {weights / 1e9:.0f} GB of the {memory / 1e9:.0f} GB on each device",
             where="memory",
-            do="raise tp, or quantise",
+            do="raise tp, or quantise" if told_tp else "state tp: nothing does, so one device was taken",
         )

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.decide.lint import LABELS, Known, Point
 from nhalf.decide.regime import crossover
+from nhalf.decide.scaling_curve import LABELS, Known, Point
 from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.cases import Table, read_table
 from nhalf.loading.degrees import Degrees
@@ -15,7 +15,7 @@ from nhalf.loading.request import Request, scenarios
 from nhalf.predict.memory import held_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from nhalf.scenario import Scenario
@@ -32,6 +32,7 @@ _NAMES: Final = {
     "kv": ("kv", "kv_dtype"),
 }  # fmt: skip
 """The names under which a column may stand, the first that the table has."""
+_NUMBERS: Final = ("devices", "batch", "step_s", "step_ms", "tokens_per_s")
 
 
 def read(path: Path) -> list[Point]:
@@ -43,12 +44,16 @@ def read(path: Path) -> list[Point]:
         The file cannot be read, has no devices, or holds a number that is none.
     """
     table = read_table(path)
-    if _column(table, "devices") is None:
+    cells = {name: table.column(head) for name in (*_NUMBERS, *LABELS) if (head := _column(table, name)) is not None}
+    if "devices" not in cells:
         raise InputError(
             "there is no column of devices", where=str(path), allowed=", ".join(_NAMES["devices"]),
             do=did_you_mean("devices", table.header),
         )  # fmt: skip
-    return [_point(table, row) for row in range(len(table.rows))]
+    numbers: dict[str, list[float | None]] = {
+        name: _numbers(table, name, cells[name]) for name in _NUMBERS if name in cells
+    }
+    return [_point(table, row, cells, numbers) for row in range(len(table.rows))]
 
 
 def _column(table: Table, name: str) -> str | None:
@@ -57,48 +62,48 @@ def _column(table: Table, name: str) -> str | None:
     return next((lowered[alias] for alias in _NAMES.get(name, (name,)) if alias in lowered), None)
 
 
-def _text(table: Table, name: str, row: int) -> str:
-    """Return a cell, or an empty text where the table has no such column."""
-    head = _column(table, name)
-    return "" if head is None else table.rows[row][table.header.index(head)].strip()
-
-
-def _number(table: Table, name: str, row: int) -> float | None:
-    """Return a cell as a positive number, None where it is empty.
+def _numbers(table: Table, name: str, texts: Sequence[str]) -> list[float | None]:
+    """Return a column as positive numbers, None where a cell is empty.
 
     Raises
     ------
     InputError
-        It is no number, or not positive.
+        A cell is no number, or not positive.
     """
-    text = _text(table, name, row)
-    if not text:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not value > 0 or not np.isfinite(value):
-        where = f"{table.path}:{table.line(row)}"
-        raise InputError(f"{_column(table, name)} {text!r} is no number above 0", where=where, allowed="such as 8")
-    return value
+    found: list[float | None] = []
+    for row, text in enumerate(texts):
+        if not text.strip():
+            found.append(None)
+            continue
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not 0 < value < float("inf"):
+            where = f"{table.path}:{table.line(row)}"
+            raise InputError(f"{_column(table, name)} {text.strip()!r} is no number above 0", where=where,
+                             allowed="such as 8")  # fmt: skip
+        found.append(value)
+    return found
 
 
-def _point(table: Table, row: int) -> Point:
+def _point(
+    table: Table, row: int, cells: Mapping[str, Sequence[str]], numbers: Mapping[str, Sequence[float | None]]
+) -> Point:
     """Return one row."""
-    devices = _number(table, "devices", row)
+    at = {name: column[row] for name, column in numbers.items()}
+    devices = at["devices"]
     if devices is None or not devices.is_integer():
         where = f"{table.path}:{table.line(row)}"
         raise InputError("the number of devices is missing or not whole", where=where, allowed="such as 8")
-    step = _number(table, "step_s", row)
-    in_ms = _number(table, "step_ms", row)
+    step, in_ms = at.get("step_s"), at.get("step_ms")
     return Point(
         row=table.line(row),
         devices=int(devices),
-        batch=_number(table, "batch", row),
+        batch=at.get("batch"),
         step_s=step if step is not None or in_ms is None else in_ms / 1e3,
-        tokens_per_s=_number(table, "tokens_per_s", row),
-        labels={name: text for name in LABELS if (text := _text(table, name, row))},
+        tokens_per_s=at.get("tokens_per_s"),
+        labels={name: text for name in LABELS if name in cells and (text := cells[name][row].strip())},
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.document import envelope
+from nhalf.report.predict import counted
 from nhalf.report.validate import checks, percent
 
 if TYPE_CHECKING:
@@ -24,13 +25,17 @@ _FEW = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Calibrated:
-    """Everything that a calibration found: the fit, the splits, and what looks wrong in the runs."""
+    """Everything that a calibration found: the fit, the splits, and what looks wrong in the runs.
+
+    `path` names the files, `arguments` is how files and flags are typed again.
+    """
 
     fit: StackFit
     splits: Sequence[Split]
     doubts: Sequence[Finding]
     engine: str
     path: str
+    arguments: str
 
 
 def write(found: Calibrated, canvas: Canvas, *, output: str | None) -> None:
@@ -38,13 +43,10 @@ def write(found: Calibrated, canvas: Canvas, *, output: str | None) -> None:
     fit = found.fit
     known = [each for each in fit.constants if each.identified]
     canvas.paragraph(_verdict(fit, known), bold=True)
-    canvas.paragraph(
-        f"{percent(fit.held_out_error)} off in the median on runs held out, {percent(fit.before_error)} with the "
-        "constants of all stacks"
-    )
-    canvas.heading("Constants (95 % intervals)")
+    canvas.paragraph(_off(fit))
+    canvas.heading("Constants (95 % intervals)" if fit.rows > 1 else "Constants (one run gives no interval)")
     shown = [each for each in fit.constants if each.identified or each.moved]
-    rows = [_row(each) for each in sorted(shown, key=lambda each: not each.identified)]
+    rows = [_row(each, interval=fit.rows > 1) for each in sorted(shown, key=lambda each: not each.identified)]
     if rows:
         canvas.table(["<constant", "value", "low", "high", "before", "<the runs tell"], rows)
     kept = [_plain(each.name) for each in fit.constants if each not in shown]
@@ -57,9 +59,28 @@ def write(found: Calibrated, canvas: Canvas, *, output: str | None) -> None:
             canvas.paragraph(f"  {text}", indent="    ")
     checks(found.doubts, canvas)
     canvas.heading("Next")
+    canvas.paragraph(f"  {_next(found, output)}", indent="    ")
+
+
+def _off(fit: StackFit) -> str:
+    """Return how far off runs are that the constants had not seen, and whether the refit is worth using."""
+    before, stacks = percent(fit.before_error), "with the constants of all stacks"
+    if math.isnan(fit.held_out_error):
+        return f"{before} off {stacks}; one run cannot be held out, so nothing says whether the refit predicts better"
+    text = f"{percent(fit.held_out_error)} off in the median on runs held out, {before} {stacks}"
+    return f"{text}: the refit is worse, do not use it" if fit.worse else text
+
+
+def _next(found: Calibrated, output: str | None) -> str:
+    """Return the next command; a refit that is worse than what all stacks say is not offered."""
+    if found.fit.worse:
+        return (
+            f"nhalf validate {found.arguments}, without --stack: the constants of all stacks predict these runs better"
+        )
     name = output or "my-stack.toml"
-    step = f"nhalf validate {found.path} --stack {name}"
-    canvas.paragraph(f"  {step}" if output else f"  nhalf calibrate {found.path} -o {name}")
+    return (
+        f"nhalf validate {found.arguments} --stack {name}" if output else f"nhalf calibrate {found.arguments} -o {name}"
+    )
 
 
 def _verdict(fit: StackFit, known: Sequence[Constant]) -> str:
@@ -76,11 +97,12 @@ def _plain(name: str) -> str:
     return name.removesuffix("_s").replace("_", " ")
 
 
-def _row(each: Constant) -> list[str]:
+def _row(each: Constant, *, interval: bool) -> list[str]:
     """Return the cells of one constant."""
     unit = "s" if each.name.endswith("_s") else "1"
-    numbers = (units.format_value(value, unit) for value in (each.value, each.low, each.high, each.prior))
-    return [_plain(each.name), *numbers, "yes" if each.identified else "no: mostly prior"]
+    value, low, high, prior = (units.format_value(x, unit) for x in (each.value, each.low, each.high, each.prior))
+    ends = [low, high] if interval else ["-", "-"]
+    return [_plain(each.name), value, *ends, prior, "yes" if each.identified else "no: mostly prior"]
 
 
 def _splits(found: Sequence[Split], canvas: Canvas) -> None:
@@ -90,6 +112,10 @@ def _splits(found: Sequence[Split], canvas: Canvas) -> None:
     canvas.heading("By device count: step = c + W / K")
     for split in found[:_FEW]:
         counts = ", ".join(f"TP{count}" for count in split.devices)
+        if split.impossible:
+            times = ", ".join(units.format_time(time) for time in split.step_s)
+            canvas.paragraph(f"  {split.name}, {counts} ({times}): {split.verdict}", indent="    ")
+            continue
         constant = f"c = {units.format_time(split.constant_s)}{_interval(split.constant_interval_s)}"
         canvas.paragraph(
             f"  {split.name}, {counts}: {constant}, W = {units.format_time(split.shared_s)}", indent="    "
@@ -124,8 +150,8 @@ def document(found: Calibrated) -> dict[str, Any]:
             {
                 "name": each.name,
                 "value": each.value,
-                "low": each.low,
-                "high": each.high,
+                "low": each.low if fit.rows > 1 else None,
+                "high": each.high if fit.rows > 1 else None,
                 "identified": each.identified,
                 "prior": each.prior,
             }
@@ -133,7 +159,7 @@ def document(found: Calibrated) -> dict[str, Any]:
         ],
         "rows": fit.rows,
         "median_error": fit.median_error,
-        "held_out_error": fit.held_out_error,
+        "held_out_error": None if math.isnan(fit.held_out_error) else fit.held_out_error,
         "before_error": fit.before_error,
         "notes": [{"code": code, "text": text} for code, text in fit.notes],
         "findings": [{"line": doubt.line, "code": doubt.code, "text": doubt.text} for doubt in found.doubts],
@@ -146,15 +172,19 @@ def document(found: Calibrated) -> dict[str, Any]:
 _SPLIT_KEYS = (
     "constant_s", "weights_s", "implied_bandwidth_bytes_per_s", "per_collective_s", "degrees_of_freedom",
 )  # fmt: skip
+_SPLIT_ENDS = ("constant_low_s", "constant_high_s", "weights_low_s", "weights_high_s")
 
 
 def _split(split: Split) -> dict[str, Any]:
-    """Return a split; what is unknown is null."""
+    """Return a split; what is unknown is null, and so is all of one that is impossible."""
+    told = {"load": split.name, "devices": list(split.devices), "degrees_of_freedom": split.degrees_of_freedom,
+            "verdict": split.verdict}  # fmt: skip
+    if split.impossible:
+        return {**dict.fromkeys((*_SPLIT_KEYS, *_SPLIT_ENDS)), **told}
     bandwidth = split.implied_bandwidth_bytes_per_s
     constant, shared = split.constant_interval_s, split.shared_interval_s
     return {
-        "load": split.name,
-        "devices": list(split.devices),
+        **told,
         "constant_s": split.constant_s,
         "constant_low_s": constant[0] if constant else None,
         "constant_high_s": constant[1] if constant else None,
@@ -163,29 +193,26 @@ def _split(split: Split) -> dict[str, Any]:
         "weights_high_s": shared[1] if shared else None,
         "implied_bandwidth_bytes_per_s": bandwidth if math.isfinite(bandwidth) else None,
         "per_collective_s": split.per_collective_s,
-        "degrees_of_freedom": split.degrees_of_freedom,
-        "verdict": split.verdict,
     }
 
 
 def stack_file(found: Calibrated, *, date: str) -> str:
     """Return the stack as the file that `--stack` reads."""
     fit = found.fit
-    low, high = (math.exp(sign * width) for sign, width in zip((-1, 1), fit.half_widths, strict=True))
+    runs = counted(fit.rows, "run")
     lines = [
-        f"# A stack calibrated by nhalf calibrate on {fit.rows} runs: held out, they are",
-        f"# {percent(fit.held_out_error)} off in the median. Use it with --stack.",
+        f"# A stack calibrated by nhalf calibrate on {runs}:",
+        f"# {_off(fit)}.",
         "",
         "[common]",
         f'source = "{_quoted(found.path)}"',
         'kind = "fitted"',
         f'date = "{date}"',
-        f'locator = "nhalf calibrate, {fit.rows} runs"',
-        "",
-        "[band]",
-        f"low = {low:.4f}",
-        f"high = {high:.4f}",
+        f'locator = "nhalf calibrate, {runs}"',
     ]
+    if fit.half_widths:
+        low, high = (math.exp(sign * width) for sign, width in zip((-1, 1), fit.half_widths, strict=True))
+        lines += ["", "[band]", f"low = {low:.4f}", f"high = {high:.4f}"]
     for each in fit.constants:
         scale, unit = (1e6, " us") if each.name.endswith("_s") else (1.0, "")
         value, least, most = (f"{number * scale:.5g}{unit}" for number in (each.value, each.low, each.high))

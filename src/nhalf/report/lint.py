@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.decide.lint import curves
+from nhalf.decide.scaling_curve import curves
 from nhalf.report.document import envelope
+from nhalf.report.predict import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.decide.lint import Finding, Point
+    from nhalf.decide.scaling_curve import Finding, Point
     from nhalf.report.canvas import Canvas
+
+_MOST: Final = 20
+"""Findings of one kind that a page shows; a table of thousands has one fault thousands of times."""
+_LONGEST: Final = 60
+"""Letters of a list of batches that still fit into a command."""
 
 
 def write(points: Sequence[Point], findings: Sequence[Finding], canvas: Canvas, *, file: str) -> None:
     """Write the verdict, how many findings there are, and each of them."""
     canvas.paragraph(verdict(points, findings), bold=True)
-    canvas.paragraph(f"{len(findings)} findings in {len(points)} rows")
+    canvas.paragraph(f"{counted(len(findings), 'finding')} in {counted(len(points))}")
     if findings:
         canvas.heading("Findings")
+    total, shown = Counter(finding.code for finding in findings), Counter[str]()
     for finding in findings:
+        shown[finding.code] += 1
+        if shown[finding.code] > _MOST:
+            continue
         where = f"{file}:{finding.row}" if finding.row else file
         canvas.paragraph(f"  {finding.severity}: {where}: {finding.code}: {finding.text}", indent="    ")
+    more = {code: count - _MOST for code, count in total.items() if count > _MOST}
+    if more:
+        listed = ", ".join(f"{count} of {code}" for code, count in more.items())
+        canvas.paragraph(f"  and {listed}, with --csv or --json", indent="    ")
     canvas.heading("Next")
     canvas.paragraph(f"  {_next(points)}", indent="    ")
 
@@ -46,6 +61,8 @@ def _next(points: Sequence[Point]) -> str:
     devices = ",".join(str(each) for each in sorted({point.devices for point in points}))
     batches = ",".join(f"{each:g}" for each in sorted({point.batch for point in points if point.batch}))
     batch = f" --batch {batches}" if batches else ""
+    if len(batches) > _LONGEST:
+        batch = " --batch 1,16,128"
     return f"nhalf decode {labels.get('model', 'MODEL')} --on {labels.get('system', 'SYSTEM')} --tp {devices}{batch}"
 
 

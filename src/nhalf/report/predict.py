@@ -54,7 +54,8 @@ def write(found: Predictions, canvas: Canvas, *, output: str) -> None:
     refused = Counter(reason for reason in found.refused if reason)
     answered = count - sum(refused.values())
     canvas.paragraph(
-        f"{answered} of {count} rows predicted" + (f", {count - answered} refused with a reason" if refused else ""),
+        f"{answered} of {counted(count)} predicted"
+        + (f", {count - answered} refused with a reason" if refused else ""),
         bold=True,
     )
     if answered:
@@ -88,9 +89,9 @@ def write(found: Predictions, canvas: Canvas, *, output: str) -> None:
     canvas.paragraph(f"  nhalf validate {path}" if measured else f"  column predicted_tpot_s of {output}")
 
 
-def counted(rows: int) -> str:
-    """Return a number of rows in words."""
-    return "1 row" if rows == 1 else f"{rows} rows"
+def counted(count: int, noun: str = "row") -> str:
+    """Return a number of rows, or of another noun, in words."""
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def document(found: Predictions) -> dict[str, Any]:

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 _FEW = 5
 
 
-def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, path: str) -> None:
-    """Write the verdict, a line for each group, the worst rows, and what looks wrong in the table."""
+def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, arguments: str) -> None:
+    """Write the verdict, a line for each group, the worst rows, and what looks wrong in the table.
+
+    `arguments` are the files and flags as they are typed again.
+    """
     canvas.paragraph(verdict(found.overall), bold=True)
-    canvas.paragraph(_number_line(found.overall))
+    if found.overall.rows > found.overall.refused:
+        canvas.paragraph(_number_line(found.overall))
     canvas.heading("By system, engine and model")
     canvas.table(["<system", "<engine", "<model", "rows", "refused", "median", "p90", "bias", "in band"],
                  [_row(score) for score in found.groups])  # fmt: skip
@@ -35,24 +39,24 @@ def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, path:
             canvas.paragraph(f"  {counted(rows)}: {reason}", indent="    ")
     checks(doubts, canvas)
     canvas.heading("Next")
-    canvas.paragraph(f"  nhalf calibrate {path} -o my-stack.toml")
+    canvas.paragraph(f"  nhalf calibrate {arguments} -o my-stack.toml", indent="    ")
 
 
 def verdict(score: Score) -> str:
     """Return how far predictions are off, in words."""
     if math.isnan(score.median_error):
-        return f"None of {score.rows} rows could be scored."
+        return f"None of {counted(score.rows)} could be scored: nothing was compared."
     side = "slow" if score.bias > 0 else "fast"
     lean = f"the middle one is {percent(abs(score.bias))} too {side}"
     return (
         f"Predictions are {percent(score.median_error)} off in the median and {percent(score.p90_error)} at the 90th "
-        f"percentile of {score.rows - score.refused} rows; {lean}."
+        f"percentile of {counted(score.rows - score.refused)}; {lean}."
     )
 
 
 def _number_line(score: Score) -> str:
     """Return the coverage of the bands, and how many rows were refused."""
-    refused = f", {score.refused} of {score.rows} rows refused" if score.refused else ""
+    refused = f", {score.refused} of {counted(score.rows)} refused" if score.refused else ""
     return f"80 % bands hold {percent(score.coverage)} of the measured times{refused}"
 
 

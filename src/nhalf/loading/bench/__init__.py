@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError
 from nhalf.loading.bench import block, perf, serving
+from nhalf.loading.case_defaults import check
 from nhalf.loading.cases import DEGREES, NAMES, NUMBERS, Table, read_table
 from nhalf.loading.files import read_text
 
@@ -32,7 +33,7 @@ def read(names: Sequence[str]) -> Table:
     InputError
         A file cannot be read, or is none of the formats.
     """
-    if len(names) == 1 and "@" not in names[0] and _is_table(Path(names[0])):
+    if len(names) == 1 and not _split(names[0])[1] and _is_table(Path(names[0])):
         return read_table(Path(names[0]))
     rows: list[Mapping[str, str]] = []
     for name in names:
@@ -44,7 +45,15 @@ def read(names: Sequence[str]) -> Table:
 
 
 def _split(name: str) -> tuple[Path, dict[str, str]]:
-    """Return the path in a name, and what `@tp=8,...` behind it says."""
+    """Return the path in a name, and what `@tp=8,...` behind it says.
+
+    Raises
+    ------
+    InputError
+        It says nothing, or what no run can mean.
+    """
+    if Path(name).is_file():
+        return Path(name), {}
     path, _, texts = name.partition("@")
     said = {}
     for text in filter(None, texts.split(",")):
@@ -52,6 +61,7 @@ def _split(name: str) -> tuple[Path, dict[str, str]]:
         if not equals or key not in _SETTABLE:
             raise InputError(f"{text!r} says nothing", where=name, allowed=f"key=value, key of {', '.join(_SETTABLE)}")
         said[key] = value
+    check(said, where=name)
     return Path(path), said
 
 

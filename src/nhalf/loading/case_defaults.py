@@ -1,0 +1,82 @@
+"""What is said for every row of a table at once, by flags or behind a file's name: checked before any row is read."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Final
+
+from nhalf.catalog import store
+from nhalf.errors import InputError, did_you_mean
+from nhalf.loading.cases import DEGREES, DTYPES, LARGEST, NUMBERS, degree, model_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FLAGS: Final = {
+    "system": "--on",
+    "model": "--model",
+    "engine": "--engine",
+    "tp": "--tp",
+    "weight_dtype": "--weights",
+    "kv_dtype": "--kv",
+}  # fmt: skip
+"""The flag that states a column, in the order of a command line."""
+
+
+def typed(files: Sequence[str], said: Mapping[str, str]) -> str:
+    """Return the files and the flags that state columns as a shell takes them, for the next command."""
+    stated = [f"{flag} {shlex.quote(said[name])}" for name, flag in FLAGS.items() if name in said]
+    return " ".join([*map(shlex.quote, files), *stated])
+
+
+def check(said: Mapping[str, str], *, where: str = "") -> None:
+    """Refuse what no row could mean; `where` names the place, or each column its flag.
+
+    Raises
+    ------
+    InputError
+        A name that the catalogue does not have, a dtype or degree that is none, or a number outside its range.
+    """
+    for name, text in said.items():
+        place = where or FLAGS.get(name, name)
+        if name in ("system", "engine"):
+            store.find(name, text, where=place)
+        elif name == "model":
+            _model(text, place)
+        elif name in ("weight_dtype", "moe_dtype", "kv_dtype"):
+            if text.strip().lower() not in DTYPES:
+                raise InputError(f"dtype {text!r} is not known", where=place, do=did_you_mean(text, DTYPES))
+        elif name in DEGREES:
+            degree(text, name, where=place)
+        elif name in NUMBERS:
+            _number(text, name, place)
+
+
+def _model(text: str, where: str) -> None:
+    """Refuse a name of no model.
+
+    Raises
+    ------
+    InputError
+        It is none.
+    """
+    try:
+        model_of(text)
+    except InputError as error:
+        raise InputError(error.what, where=where, allowed=error.allowed, do=error.do) from error
+
+
+def _number(text: str, name: str, where: str) -> None:
+    """Refuse a text that is no number of sequences or tokens.
+
+    Raises
+    ------
+    InputError
+        It is none.
+    """
+    try:
+        found = float(text)
+    except ValueError:
+        found = float("nan")
+    if not 0 <= found <= LARGEST:
+        raise InputError(f"{name} {text!r} is not a number", where=where, allowed=f"0 to {LARGEST:,.0f}")
