@@ -11,8 +11,9 @@ from unittest import mock
 
 import pytest
 
+from nhalf.cli.decode import decode
 from nhalf.cli.simulate import simulate
-from nhalf.errors import InputError, NhalfError
+from nhalf.errors import InputError, NhalfError, NoAnswerError
 from nhalf.simulate import kernels
 
 if TYPE_CHECKING:
@@ -140,6 +141,17 @@ def test_a_decode_loop_names_who_sets_the_pace() -> None:
     assert [one["pace_rank"] for one in runs][:2] == [None, 3]
     assert {"tokens_per_s", "step_p50_s", "step_p99_s", "remedies"} <= runs[1].keys()
     assert {"name", "tokens_per_s"} == runs[1]["remedies"][0].keys()
+
+
+@pytest.mark.parametrize(
+    "asked", [("llama-3.1-405b", "--tp", "8"), ("llama-3.1-70b", "--tp", "8", "--batch", "100000")]
+)
+def test_a_loop_that_memory_cannot_hold_has_no_answer_just_as_its_decode(asked: tuple[str, ...]) -> None:
+    with pytest.raises(NoAnswerError, match="no layout fits") as simulated:
+        invoke("decode", *asked, "--on", "h100-sxm")
+    with pytest.raises(NoAnswerError) as decoded, contextlib.redirect_stdout(io.StringIO()):
+        decode.main([*asked, "--on", "h100-sxm"], standalone_mode=False)
+    assert str(simulated.value) == str(decoded.value)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from nhalf import loading, units
 from nhalf.cli import forms, output
 from nhalf.cli.simulate import count, needed
 from nhalf.decide import pacing
+from nhalf.decide.comparison import compare
 from nhalf.report import simulate_decode as report
 from nhalf.simulate import straggler
 
@@ -58,7 +59,15 @@ def decode(model: str, **flags: Any) -> None:  # noqa: ANN401  click's values
 
 
 def _read(model: str, flags: dict[str, Any]) -> tuple[pacing.Loop, int, int, float, list[Straggler]]:
-    """Return the loop, tokens, seed, jitter and stragglers that the flags describe."""
+    """Return the loop, tokens, seed, jitter and stragglers that the flags describe.
+
+    Raises
+    ------
+    InputError
+        A missing or impossible flag.
+    NoAnswerError
+        The model does not fit in the memory of the devices.
+    """
     degree = units.parse_count(flags["tp"], where="--tp")
     named = {key: flags[key] for key in ("weights", "kv", "engine", "library", "mode") if flags[key]}
     scenario = loading.load(
@@ -70,6 +79,7 @@ def _read(model: str, flags: dict[str, Any]) -> tuple[pacing.Loop, int, int, flo
         **named,
     )
     made = pacing.loop(scenario, flags["algorithm"] or "")
+    compare([scenario]).require_fit()
     jitter = units.parse(flags["jitter"], "time", where="--jitter") if flags["jitter"] else 0.0
     found = [straggler.parse(text, degree) for text in flags["stragglers"]]
     return made, count(flags, "tokens", 200), count(flags, "seed", 1), jitter, found
