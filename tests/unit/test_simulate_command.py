@@ -9,10 +9,12 @@ import os
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import click
 import pytest
 
 from nhalf.cli.decode import decode
 from nhalf.cli.simulate import simulate
+from nhalf.decide import pacing
 from nhalf.errors import InputError, NhalfError, NoAnswerError
 from nhalf.simulate import kernels
 
@@ -118,8 +120,6 @@ def test_a_schedule_of_ones_own_is_simulated(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [(), ("--draws", "20", "--skew", "exponential:10us")])
 def test_an_interrupt_leaves_a_labelled_partial(capsys: pytest.CaptureFixture[str], more: tuple[str, ...]) -> None:
-    import click
-
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -141,6 +141,32 @@ def test_a_decode_loop_names_who_sets_the_pace() -> None:
     assert [one["pace_rank"] for one in runs][:2] == [None, 3]
     assert {"tokens_per_s", "step_p50_s", "step_p99_s", "remedies"} <= runs[1].keys()
     assert {"name", "tokens_per_s"} == runs[1]["remedies"][0].keys()
+
+
+@pytest.mark.parametrize(("calls", "shown"), [(2, [None]), (3, [None, "rank 3: 20us"])])
+def test_an_interrupted_loop_leaves_a_labelled_partial(
+    capsys: pytest.CaptureFixture[str], calls: int, shown: list[str | None]
+) -> None:
+    played = pacing.pace
+    left = iter(range(1))
+
+    def stop(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401  pace's own
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return played(*arguments, **more)
+
+    for form in ((), ("--json",)):
+        left = iter(range(calls - 1))
+        arguments = ["decode", "llama-3.1-70b", "--on", "h100-sxm", "--tokens", "5", "--straggler", "rank 3: 20us"]
+        with mock.patch.object(pacing, "pace", stop), pytest.raises(click.Abort):
+            simulate.main([*arguments, *form], standalone_mode=False)
+    captured = capsys.readouterr()
+    found = json.loads(captured.out[captured.out.index("\n{") :])
+    assert [one["straggler"] for one in found["runs"]] == shown
+    assert "interrupted in decode loop after" in found["partial"]
+    assert captured.err.count(f"{len(shown)} of 2 runs are shown") == 2
+    assert "no remedy here helps" not in captured.out
+    assert ("Interrupted before" in captured.out) == (len(shown) == 1)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from nhalf import units
 from nhalf.catalog import store
 from nhalf.cli import forms, output
 from nhalf.cli.simulate import count, needed
+from nhalf.cli.simulate_progress import Progress
 from nhalf.decide.agreement import Outcome, outcome, shape_for
 from nhalf.decide.skewed import spread
 from nhalf.errors import InputError
@@ -26,15 +26,12 @@ from nhalf.simulate.machine import Machine, Wiring, from_fabric, from_links
 from nhalf.simulate.timeline import timeline as make_timeline
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from nhalf.breakdown import Array
     from nhalf.decide.skewed import Spread
     from nhalf.simulate.engine import Run
     from nhalf.simulate.program import Program
     from nhalf.simulate.straggler import Skew
 
-_PATIENCE_S = 2.0
 _KINDS = ("exponential", "normal", "hiccup", "pareto")
 
 
@@ -83,7 +80,7 @@ class Session:
         outcomes: list[Outcome] = []
         interrupted = ""
         for program in self.programs:
-            with _Progress(program) as progress:
+            with Progress(program.algorithm, program.messages) as progress:
                 try:
                     played = run(program, self.machine.network, self.conditions, progress=progress.advance)
                 except KeyboardInterrupt:
@@ -121,7 +118,7 @@ class Session:
             starts = self.skew.draw(program.ranks, self.draws, self.seed)
             if self.conditions.starts_s is not None:
                 starts = starts + self.conditions.starts_s[:, None]
-            with _Progress(program, draws=self.draws + 1) as progress:
+            with Progress(program.algorithm, program.messages * (self.draws + 1)) as progress:
                 try:
                     base = run(program, self.machine.network, self.conditions, progress=progress.advance)
                     played = self._drawn(program, starts, progress)
@@ -145,7 +142,7 @@ class Session:
         report.write_spreads(spreads, canvas, ranks=program.ranks, task=task, skew=skew, next_command=self._next())
         output.write(canvas.text)
 
-    def _drawn(self, program: Program, starts: Array, progress: _Progress) -> Run:
+    def _drawn(self, program: Program, starts: Array, progress: Progress) -> Run:
         """Return the run of many draws."""
         conditions = replace(self.conditions, starts_s=starts)
         return run(program, self.machine.network, conditions, progress=progress.advance)
@@ -253,50 +250,3 @@ def _skew(flags: dict[str, Any]) -> tuple[Skew | None, int]:
     if text.partition(":")[0].strip().casefold() not in _KINDS and Path(text).exists():
         return straggler.samples(read_text(Path(text)), where=text), draws
     return straggler.parse_skew(text), draws
-
-
-class _Progress:
-    """A bar on standard error, once a run has taken two seconds; it only pulses while the run cannot say how far it is.
-
-    A timer of its own shows it: a run by events is one call.
-    """
-
-    def __init__(self, program: Program, *, draws: int = 1) -> None:
-        self._name = program.algorithm
-        self._total = program.messages * draws
-        self._done = 0
-        self._bar: Any = None
-        self._task: Any = None
-        self._timer = threading.Timer(_PATIENCE_S, self._show)
-        self._timer.daemon = True
-
-    def __enter__(self) -> Self:
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        self._timer.join()
-        if self._bar is not None:
-            self._bar.stop()
-
-    @property
-    def words(self) -> str:
-        """Return how far an interrupted run came."""
-        return f"interrupted in {self._name} after {min(1.0, self._done / self._total):.0%} of its messages"
-
-    def advance(self, messages: int) -> None:
-        """Count messages."""
-        self._done += messages
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self._done, total=self._total)
-
-    def _show(self) -> None:
-        """Show the bar."""
-        from rich.console import Console
-        from rich.progress import Progress
-
-        bar = Progress(console=Console(stderr=True), transient=True)
-        self._task = bar.add_task(self._name, total=self._total if self._done else None, completed=self._done)
-        bar.start()
-        self._bar = bar

@@ -58,6 +58,12 @@ def shape_for(algorithm: str, ranks: int, size_bytes: float, machine: Machine, *
     return Shape(ranks=ranks, size_bytes=size_bytes, group=machine.group, segments=segments, skew=skew)
 
 
+def is_what_if(op: str, algorithm: str, machine: Machine) -> bool:
+    """Tell whether no library runs an algorithm on a machine: across NICs nobody reads the memory of its peers."""
+    law = LAWS[Op(op)].get(algorithm) if op in set(Op) else None
+    return law is not None and law.needs == "peer memory" and machine.span.nodes > 1
+
+
 def outcome(run: Run, machine: Machine, *, replay: bool = True) -> Outcome:
     """Return a run with its critical path, and its law on the same machine with the reason for a difference.
 
@@ -95,7 +101,7 @@ def _against_law(run: Run, machine: Machine, causes: dict[str, float]) -> tuple[
     timed = law.on(span) if law is not None else None
     if law is None or timed is None or not isinstance(run.time_s, float):
         why = f"there is no law for {program.op} by {program.algorithm} here"
-        if law is not None and law.needs == "peer memory" and span.nodes > 1:
+        if is_what_if(program.op, program.algorithm, machine):
             why += "; it reads the memory of its peers, which no library does across NICs: a what-if only"
         return None, None, why
     gamma = run.conditions.reduction_s_per_byte

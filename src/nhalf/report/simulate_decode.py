@@ -17,10 +17,15 @@ MATTERS = 0.005
 """A loss below this share is called none."""
 
 
-def write(made: Loop, paces: Sequence[Pace], canvas: Canvas, *, tokens: int, next_command: str) -> None:
-    """Write what the straggler costs, the table, what each remedy gives back, and the next command."""
+def write(
+    made: Loop, paces: Sequence[Pace], canvas: Canvas, *, tokens: int, next_command: str, partial: str = ""
+) -> None:
+    """Write what the straggler costs, the table, what each remedy gives back, and the next command.
+
+    `partial` says what was interrupted.
+    """
     base, *others = paces
-    canvas.paragraph(_verdict(base, others), bold=True)
+    canvas.paragraph(_verdict(base, others, partial=partial), bold=True)
     shown = others[-1] if others else base
     canvas.paragraph(f"{shown.tokens_per_s:.4g} tokens/s, {units.format_time(shown.step_p50_s)} per step")
     scenario = made.scenario
@@ -47,6 +52,8 @@ def write(made: Loop, paces: Sequence[Pace], canvas: Canvas, *, tokens: int, nex
         "the loop plays the all-reduce message by message.",
         indent="  ",
     )
+    if made.is_what_if:
+        canvas.paragraph(f"  No library runs {made.algorithm} across NICs: this is a what-if only.", indent="  ")
     for one in others:
         if one.remedies:
             canvas.heading(f"Remedies for {one.straggler}")
@@ -73,8 +80,10 @@ def _paced(one: Pace) -> str:
     )
 
 
-def _verdict(base: Pace, others: Sequence[Pace]) -> str:
+def _verdict(base: Pace, others: Sequence[Pace], *, partial: str) -> str:
     """Return what the straggler costs and what helps most."""
+    if not others and partial:
+        return "Interrupted before a straggler was played."
     if not others:
         return "Nobody is behind: no straggler was given."
     worst = min(others, key=lambda one: one.tokens_per_s)
@@ -84,14 +93,16 @@ def _verdict(base: Pace, others: Sequence[Pace]) -> str:
     verdict = f"{worst.straggler} costs {lost:.1%} of the tokens"
     if worst.pace_rank is not None:
         verdict += f": rank {worst.pace_rank} sets the pace"
-    helps = worst.remedies[0] if worst.remedies else None
-    if helps is None or helps.tokens_per_s <= worst.tokens_per_s:
+    if not worst.remedies:
+        return f"{verdict}."
+    helps = worst.remedies[0]
+    if helps.tokens_per_s <= worst.tokens_per_s:
         return f"{verdict}; no remedy here helps."
     return f"{verdict}; best remedy: {helps.name} ({helps.tokens_per_s / worst.tokens_per_s - 1:+.1%})."
 
 
-def document(made: Loop, paces: Sequence[Pace], *, tokens: int) -> dict[str, Any]:
-    """Return the document of the contract."""
+def document(made: Loop, paces: Sequence[Pace], *, tokens: int, partial: str = "") -> dict[str, Any]:
+    """Return the document of the contract; `partial` says what was interrupted."""
     return envelope(
         "simulate",
         {
@@ -104,6 +115,8 @@ def document(made: Loop, paces: Sequence[Pace], *, tokens: int) -> dict[str, Any
             "collectives": made.collectives,
             "work_s": made.work_s,
             "collective_s": made.collective_s,
+            "what_if": made.is_what_if,
+            "partial": partial or None,
             "runs": [
                 {
                     "straggler": one.straggler or None,
