@@ -39,7 +39,7 @@ def document(*arguments: str) -> Any:  # noqa: ANN401  JSON is whatever it is
 
 def test_the_verdict_comes_first_and_the_number_second() -> None:
     lines = invoke(*RING).splitlines()
-    assert lines[0] == "ring takes 70.6 us; 99% of it is latency."
+    assert lines[0] == "ring takes 70.6 us; 99 % of it is latency."
     assert lines[1] == "70.6 us by ring"
     assert lines[-1].startswith("  add --straggler")
 
@@ -256,6 +256,22 @@ def test_on_a_narrow_page_no_name_is_broken(monkeypatch: pytest.MonkeyPatch) -> 
         table = [line.split()[0] for line in page.split("algorithm", 1)[1].splitlines()[1:5]]
         assert table == names.split(",")
     assert "busiest" in wide.split("algorithm", 1)[1].splitlines()[0]
+
+
+def test_the_headline_names_the_fastest_that_can_run_and_then_the_what_if() -> None:
+    asked = ("all-reduce", "--ranks", "64", "--size", "16KiB", "--on", "h100-sxm", "--algorithm")
+    names = "ring,double-tree,recursive-doubling,two-shot"
+    head = invoke(*asked, names).split("\n\n")[0].replace("\n", " ")
+    runs = {one["algorithm"]: one for one in document(*asked, names)["runs"]}
+    fastest = min((one for one in runs.values() if not one["what_if"]), key=lambda one: one["time_s"])
+    assert [name for name, one in runs.items() if one["what_if"]] == ["two-shot"]
+    assert runs["two-shot"]["time_s"] < fastest["time_s"]
+    assert head.startswith(f"{fastest['algorithm']} is the fastest of the 3 that can run: ")
+    assert "two-shot would take " in head
+    assert "It is a what-if only" in invoke(*asked, "two-shot").split("\n\n")[0].replace("\n", " ")
+    drawn = invoke(*asked, names, "--draws", "3", "--skew", "exponential:1us")
+    assert "two-shot: a what-if only" in drawn
+    assert "makes two-shot take" not in drawn
 
 
 def test_point_to_point_is_a_word_for_send_recv() -> None:

@@ -126,7 +126,7 @@ class Session:
                     interrupted = progress.words
                     break
             outcomes.append(outcome(base, self.machine))
-            spreads.append(spread(played, base, self.skew))
+            spreads.append(spread(played, base, self.skew, what_if=outcomes[-1].what_if))
         if outcomes:
             self._print_spreads(spreads, outcomes, skew=self.skew.text, partial=interrupted)
         self._leave_if(interrupted, len(outcomes))

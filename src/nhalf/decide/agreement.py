@@ -37,7 +37,7 @@ class Outcome:
     """A run, what its last rank waited for, and how its law compares.
 
     `law_s` [s] is None where there is no law for the program on this machine; `difference` is simulation over law,
-    less 1; `payload` says how the data was checked.
+    less 1; `payload` says how the data was checked. No library runs a `what_if` on such a machine.
     """
 
     run: Run
@@ -48,6 +48,7 @@ class Outcome:
     law_s: float | None
     difference: float | None
     reason: str
+    what_if: bool
 
 
 def shape_for(algorithm: str, ranks: int, size_bytes: float, machine: Machine, *, skew: float = 0.0) -> Shape:
@@ -81,6 +82,7 @@ def outcome(run: Run, machine: Machine, *, replay: bool = True) -> Outcome:
         law_s=law_s,
         difference=difference,
         reason=reason,
+        what_if=is_what_if(run.program.op, run.program.algorithm, machine),
     )
 
 

@@ -60,7 +60,11 @@ def write(
             canvas.table(
                 ["<remedy", "tokens/s", "gained"],
                 [
-                    [remedy.name, f"{remedy.tokens_per_s:.4g}", f"{remedy.tokens_per_s / one.tokens_per_s - 1:+.1%}"]
+                    [
+                        remedy.name,
+                        f"{remedy.tokens_per_s:.4g}",
+                        f"{100 * (remedy.tokens_per_s / one.tokens_per_s - 1):+.1f} %",
+                    ]
                     for remedy in one.remedies
                 ],
             )
@@ -70,13 +74,15 @@ def write(
 
 def _lost(base: Pace, one: Pace) -> str:
     """Return the share of the tokens per second that is lost."""
-    return "-" if one is base else f"{1 - one.tokens_per_s / base.tokens_per_s:.1%}"
+    return "-" if one is base else f"{100 * (1 - one.tokens_per_s / base.tokens_per_s):.1f} %"
 
 
 def _paced(one: Pace) -> str:
     """Return who the others wait for."""
     return (
-        "nobody in particular" if one.pace_rank is None else f"rank {one.pace_rank} ({one.pace_share:.0%} of the time)"
+        "nobody in particular"
+        if one.pace_rank is None
+        else f"rank {one.pace_rank} ({100 * one.pace_share:.0f} % of the time)"
     )
 
 
@@ -89,8 +95,8 @@ def _verdict(base: Pace, others: Sequence[Pace], *, partial: str) -> str:
     worst = min(others, key=lambda one: one.tokens_per_s)
     lost = 1 - worst.tokens_per_s / base.tokens_per_s
     if lost < MATTERS:
-        return f"{worst.straggler} costs next to nothing ({lost:.1%} of the tokens)."
-    verdict = f"{worst.straggler} costs {lost:.1%} of the tokens"
+        return f"{worst.straggler} costs next to nothing ({100 * lost:.1f} % of the tokens)."
+    verdict = f"{worst.straggler} costs {100 * lost:.1f} % of the tokens"
     if worst.pace_rank is not None:
         verdict += f": rank {worst.pace_rank} sets the pace"
     if not worst.remedies:
@@ -98,7 +104,7 @@ def _verdict(base: Pace, others: Sequence[Pace], *, partial: str) -> str:
     helps = worst.remedies[0]
     if helps.tokens_per_s <= worst.tokens_per_s:
         return f"{verdict}; no remedy here helps."
-    return f"{verdict}; best remedy: {helps.name} ({helps.tokens_per_s / worst.tokens_per_s - 1:+.1%})."
+    return f"{verdict}; best remedy: {helps.name} ({100 * (helps.tokens_per_s / worst.tokens_per_s - 1):+.1f} %)."
 
 
 def document(made: Loop, paces: Sequence[Pace], *, tokens: int, partial: str = "") -> dict[str, Any]:
