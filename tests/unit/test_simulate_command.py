@@ -274,5 +274,22 @@ def test_the_headline_names_the_fastest_that_can_run_and_then_the_what_if() -> N
     assert "makes two-shot take" not in drawn
 
 
+def test_a_convoy_at_fifo_ports_is_what_a_hand_simulation_gives_and_is_explained() -> None:
+    asked = ("all-reduce", "--ranks", "8", "--size", "1MiB", *LINK, "--algorithm", "one-shot")
+    late = (*asked, "--straggler", "rank 3: 1ns")
+    (entry,) = document(*late)["runs"]
+    # Each rank sends 6 messages to the ranks that are ready; the seven for rank 3 then pass its port one by one.
+    one = 2**20 / 50e9
+    assert entry["time_s"] == pytest.approx(6 * one + 5e-6 + 7 * one, abs=2e-9)
+    (fair,) = document(*late, "--ports", "fair")["runs"]
+    assert entry["convoy"]["fair_s"] == pytest.approx(fair["time_s"])
+    assert entry["convoy"]["together_s"] == document(*asked)["runs"][0]["time_s"]
+    page = " ".join(invoke(*late).split())
+    assert "Late ranks make a convoy at fifo ports; fair ports give 152 us." in page
+    assert "Convoy: 1 ns of late start cost 126 us more than that." in page
+    for plain in (asked, (*late, "--ports", "fair"), (*RING, "--straggler", "rank 3: 20us")):
+        assert document(*plain)["runs"][0]["convoy"] is None
+
+
 def test_point_to_point_is_a_word_for_send_recv() -> None:
     assert invoke("p2p", "--ranks", "2", "--size", "1KiB", *LINK, "--json").count("send-recv") >= 1

@@ -9,6 +9,7 @@ import numpy as np
 
 from nhalf import units
 from nhalf.collective import Op
+from nhalf.decide.convoy import Convoy, convoy
 from nhalf.laws.collective.table import LAWS, Law
 from nhalf.simulate import programs
 from nhalf.simulate.path import Stretch, Usage, by_cause, critical_path, utilisation
@@ -49,6 +50,7 @@ class Outcome:
     difference: float | None
     reason: str
     what_if: bool
+    convoy: Convoy | None
 
 
 def shape_for(algorithm: str, ranks: int, size_bytes: float, machine: Machine, *, skew: float = 0.0) -> Shape:
@@ -83,6 +85,7 @@ def outcome(run: Run, machine: Machine, *, replay: bool = True) -> Outcome:
         difference=difference,
         reason=reason,
         what_if=is_what_if(run.program.op, run.program.algorithm, machine),
+        convoy=convoy(run),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from nhalf.decide.agreement import Outcome
+    from nhalf.decide.convoy import Convoy
     from nhalf.decide.skewed import Spread
     from nhalf.report.canvas import Canvas
     from nhalf.simulate.path import Stretch
@@ -94,6 +96,11 @@ def _verdict(outcomes: Sequence[Outcome]) -> str:
             f"{f'{ratio:.3g}' if ratio < _LARGE else f'{ratio:,.0f}'}x faster than {worst.run.program.algorithm}"
         )
     what = f"{what}; {100 * share:.0f} % of it is {cause}." if cause else f"{what}."
+    if best.convoy is not None:
+        what += (
+            f" Late ranks make a convoy at {best.run.conditions.ports} ports; fair ports give "
+            f"{units.format_time(best.convoy.fair_s)}."
+        )
     if best.what_if:
         return f"{what} It is {_UNREAL}."
     beyond = min((one for one in outcomes if one.what_if), key=_time, default=best)
@@ -135,6 +142,8 @@ def _explained(one: Outcome) -> list[str]:
         if one.path
         else ["No critical path: a run of so many messages keeps no record of them."]
     )
+    if one.convoy is not None:
+        lines.append(_convoy_words(one.convoy, one.run.conditions.ports))
     if one.usage:
         shown = ", ".join(f"{use.name} {100 * use.share:.1f} %" for use in one.usage[:_BUSY])
         lines.append(f"Links: the busiest of {len(one.usage)} used are {shown}.")
@@ -147,6 +156,18 @@ def _explained(one: Outcome) -> list[str]:
     notes = "".join(f" The program is {note}." for note in one.run.program.notes)
     lines.append(f"Data: {_checked(one.payload)}.{notes} Engine: {one.run.engine}.")
     return lines
+
+
+def _convoy_words(convoy: Convoy, ports: str) -> str:
+    """Return where a convoy comes from and what it costs."""
+    late, lost, together, fair = map(
+        units.format_time, (convoy.late_s, convoy.lost_s, convoy.together_s, convoy.fair_s)
+    )
+    return (
+        f"Convoy: {late} of late start cost {lost} more than that. Ports serve messages in the order in which they "
+        f"are posted ({ports}): those for the late rank come last at every sender, and then all meet at its port. "
+        f"Together the ranks take {together}; with fair ports, late as they are, {fair}."
+    )
 
 
 def _checked(payload: str) -> str:
@@ -223,6 +244,7 @@ def _entry(one: Outcome) -> dict[str, Any]:
         "payload": one.payload,
         "engine": run.engine,
         "what_if": one.what_if,
+        "convoy": None if one.convoy is None else asdict(one.convoy),
     }
 
 
