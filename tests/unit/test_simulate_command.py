@@ -200,13 +200,24 @@ def test_a_loop_that_memory_cannot_hold_has_no_answer_just_as_its_decode(asked: 
         ((*RING, "--on", "h100-sxm"), "both given"),
         ((*RING, "--ports", "wide"), "'wide' is not known"),
         ((*RING, "--topology", "moebius"), "no topology"),
-        ((*RING, "--oversubscription", "0"), "no oversubscription"),
+        ((*RING, "--topology", "tree", "--ranks-per-node", "4", "--oversubscription", "0"), "no oversubscription"),
+        ((*RING, "--oversubscription", "4"), "add --topology tree"),
+        ((*RING, "--nics", "3"), "--nics 3 would do nothing: .* topology switch. Do: add --topology nodes"),
+        ((*RING, "--hop-latency", "1us"), "add --topology ring or torus or tree"),
+        ((*RING, "--inter-latency", "1us"), "add --topology nodes"),
+        ((*RING, "--topology", "nodes", "--ranks-per-node", "4", "--inter-latency", "1us"), "add --inter-bandwidth 50"),
+        ((*RING, "--topology", "nodes", "--ranks-per-node", "4", "--hop-latency", "1us"), "topology nodes"),
+        ((*RING, "--ranks-per-node", "4"), "neither the topology switch nor an algorithm asked for has nodes"),
+        ((*RING, "--seed", "2"), "nothing is random without --skew"),
+        (("barrier", "--ranks", "8", "--size", "1MiB", *LINK), "a barrier moves no data"),
+        ((*RING[:5], "--on", "h100-sxm", "--topology", "ring"), "h100-sxm brings its own links and topology"),
+        ((*RING[:5], "--on", "h100-sxm", "--nics", "2"), "h100-sxm brings its own links and topology"),
         ((*RING, "--straggler", "rank 8: 1us"), "there is no rank 8"),
         ((*RING, "--straggler", "rank 1: jitter 1us"), "needs many steps"),
         ((*RING, "--draws", "100"), "--draws is given without --skew"),
         ((*RING, "--skew", "normal:1us", "--timeline", "out.json"), "a timeline shows one run"),
         ((*RING, "--skew", "cauchy:1us"), "is not a skew"),
-        ((*RING, "--routing", "1"), "no routing to skew"),
+        ((*RING, "--routing", "1"), "--routing: all-reduce by ring has no routing to skew"),
         (("missing.json", *LINK), "the file cannot be read"),
         (("decode", "llama-3.1-70b", "--tp", "8"), "--on is missing"),
         (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "1"), "nobody to wait for"),
@@ -289,6 +300,15 @@ def test_a_convoy_at_fifo_ports_is_what_a_hand_simulation_gives_and_is_explained
     assert "Convoy: 1 ns of late start cost 126 us more than that." in page
     for plain in (asked, (*late, "--ports", "fair"), (*RING, "--straggler", "rank 3: 20us")):
         assert document(*plain)["runs"][0]["convoy"] is None
+
+
+def test_flags_of_a_topology_are_heard() -> None:
+    tree = (*RING, "--topology", "tree", "--ranks-per-node", "4")
+    nodes = (*RING, "--topology", "nodes", "--ranks-per-node", "4")
+    inter, slow = ("--inter-latency", "9us", "--inter-bandwidth", "50GB/s"), ("--hop-latency", "1us")
+    for plain, more in ((tree, ("--oversubscription", "400")), (nodes, inter), (tree, slow)):
+        assert document(*plain)["runs"][0]["time_s"] != document(*plain, *more)["runs"][0]["time_s"]
+    assert document(*RING, "--ranks-per-node", "4", "--algorithm", "hierarchical")["runs"]
 
 
 def test_point_to_point_is_a_word_for_send_recv() -> None:

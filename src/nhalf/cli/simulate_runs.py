@@ -11,7 +11,7 @@ import click
 
 from nhalf import units
 from nhalf.catalog import store
-from nhalf.cli import forms, output
+from nhalf.cli import forms, output, simulate_flags
 from nhalf.cli.simulate import count, needed
 from nhalf.cli.simulate_progress import Progress
 from nhalf.decide.agreement import Outcome, outcome, shape_for
@@ -60,9 +60,11 @@ class Session:
         own = schedule.read(read_json(Path(op)), where=op) if op.endswith(".json") else None
         if own is None:
             op = programs.operation(op)
+        simulate_flags.check(op, flags)
         ranks = own.ranks if own is not None else units.parse_count(needed(flags, "ranks", "8"), where="--ranks")
         machine = _machine(ranks, flags)
         made = (own,) if own is not None else _programs(op, ranks, machine, flags)
+        simulate_flags.check_group(made, flags)
         skew, draws = _skew(flags)
         return cls(
             machine=machine,
@@ -180,8 +182,8 @@ def _wiring(flags: dict[str, Any]) -> Wiring:
     """Return how the ranks hang together."""
     inter = None
     if flags["inter_latency"] or flags["inter_bandwidth"]:
-        latency = units.parse(needed(flags, "inter_latency", "8us"), "time", where="--inter-latency")
-        bandwidth = units.parse(needed(flags, "inter_bandwidth", "50GB/s"), "bandwidth", where="--inter-bandwidth")
+        latency = units.parse(needed(flags, "inter-latency", "8us"), "time", where="--inter-latency")
+        bandwidth = units.parse(needed(flags, "inter-bandwidth", "50GB/s"), "bandwidth", where="--inter-bandwidth")
         inter = Link(latency, bandwidth)
     hop = flags["hop_latency"]
     over = flags["oversubscription"]
@@ -189,7 +191,7 @@ def _wiring(flags: dict[str, Any]) -> Wiring:
     if ratio <= 0:
         raise InputError(f"{over!r} is no oversubscription", where="--oversubscription", allowed="more than 0")
     return Wiring(
-        topology=flags["topology"],
+        topology=flags["topology"] or "switch",
         group=count(flags, "ranks-per-node", 0),
         oversubscription=ratio,
         nics=count(flags, "nics", 0),
