@@ -311,5 +311,17 @@ def test_flags_of_a_topology_are_heard() -> None:
     assert document(*RING, "--ranks-per-node", "4", "--algorithm", "hierarchical")["runs"]
 
 
+def test_more_ranks_than_a_pair_has_are_said_to_be_assumed() -> None:
+    asked = ("all-reduce", "--size", "16KiB", "--on", "dgx-spark-pair", "--ranks")
+    words = "dgx-spark-pair is 2 devices, 16 are assumed"
+    assert document(*asked, "16")["network"].startswith(f"16 nodes of 1 with 1 NIC each ({words}")
+    assert words in " ".join(invoke(*asked, "16").split())
+    assert document(*asked, "2")["network"] == "2 nodes of 1 with 1 NIC each"
+    loop = ("decode", "llama-3.1-8b", "--on", "dgx-spark-pair", "--tokens", "2", "--tp")
+    assert "dgx-spark-pair is 2 devices, 4 are assumed" in " ".join(invoke(*loop, "4").split())
+    assert document(*loop, "4")["assumed"]
+    assert document(*loop, "2")["assumed"] is None
+
+
 def test_point_to_point_is_a_word_for_send_recv() -> None:
     assert invoke("p2p", "--ranks", "2", "--size", "1KiB", *LINK, "--json").count("send-recv") >= 1

@@ -22,7 +22,7 @@ from nhalf.loading.files import read_json, read_text, write_text
 from nhalf.report import simulate as report
 from nhalf.simulate import programs, schedule, straggler
 from nhalf.simulate.engine import Conditions, run
-from nhalf.simulate.machine import Machine, Wiring, from_fabric, from_links
+from nhalf.simulate.machine import Machine, Wiring, from_fabric, from_links, more_than_sold
 from nhalf.simulate.timeline import timeline as make_timeline
 
 if TYPE_CHECKING:
@@ -172,7 +172,9 @@ def _machine(ranks: int, flags: dict[str, Any]) -> Machine:
         if ranks < 2:  # noqa: PLR2004  said by the programs too, but a fabric has no span for it
             raise InputError("1 rank has nobody to talk to", where="--ranks", allowed="2 or more")
         system, _ = store.system(flags["system"], where="--on")
-        return from_fabric(system.fabric, ranks)
+        machine = from_fabric(system.fabric, ranks)
+        assumed = more_than_sold(system.name, ranks)
+        return replace(machine, words=f"{machine.words} ({assumed})") if assumed else machine
     latency = units.parse(needed(flags, "latency", "5us (or --on SYSTEM)"), "time", where="--latency")
     bandwidth = units.parse(needed(flags, "bandwidth", "50GB/s"), "bandwidth", where="--bandwidth")
     return from_links(ranks, Link(latency, bandwidth), _wiring(flags))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.document import envelope
+from nhalf.simulate.machine import more_than_sold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +53,9 @@ def write(
         "the loop plays the all-reduce message by message.",
         indent="  ",
     )
+    assumed = more_than_sold(scenario.system.name, made.ranks)
+    if assumed:
+        canvas.paragraph(f"  {assumed}.", indent="  ")
     if made.is_what_if:
         canvas.paragraph(f"  No library runs {made.algorithm} across NICs: this is a what-if only.", indent="  ")
     for one in others:
@@ -122,6 +126,7 @@ def document(made: Loop, paces: Sequence[Pace], *, tokens: int, partial: str = "
             "work_s": made.work_s,
             "collective_s": made.collective_s,
             "what_if": made.is_what_if,
+            "assumed": more_than_sold(made.scenario.system.name, made.ranks) or None,
             "partial": partial or None,
             "runs": [
                 {
