@@ -116,6 +116,26 @@ def test_a_schedule_of_ones_own_is_simulated(tmp_path: Path) -> None:
     (entry,) = document(str(path), *LINK)["runs"]
     assert entry["time_s"] == pytest.approx(12e-6)
     assert entry["payload"] == "bitmask"
+    with pytest.raises(InputError, match="--ranks 8 would do nothing: a schedule says this itself"):
+        invoke(str(path), *LINK, "--ranks", "8")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "own.json: a schedule is one JSON object. Allowed: .*ranks.* Do: put a list"),
+        ("", "a schedule is one JSON object"),
+        ("{}", "the key 'ranks' is missing"),
+        ('{"ranks": 2, "messages": []}', "the schedule has no messages"),
+        ("{", "this is not JSON"),
+    ],
+)
+def test_an_empty_schedule_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "own.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=words) as caught:
+        invoke(str(path), *LINK)
+    assert "architectures" not in str(caught.value)
 
 
 @pytest.mark.parametrize("more", [(), ("--draws", "20", "--skew", "exponential:10us")])

@@ -57,7 +57,7 @@ class Session:
         InputError
             A missing or impossible flag, an unreadable file.
         """
-        own = schedule.read(read_json(Path(op)), where=op) if op.endswith(".json") else None
+        own = _schedule(op) if op.endswith(".json") else None
         if own is None:
             op = programs.operation(op)
         simulate_flags.check(op, flags)
@@ -162,6 +162,18 @@ class Session:
 def _spreads(document: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the runs of a document of draws as rows, each with its draws beside it."""
     return [{**run, **run["draws"]} for run in document["runs"]]
+
+
+def _schedule(path: str) -> Program:
+    """Return the program of a schedule's file."""
+    if not read_text(Path(path)).lstrip().startswith("{"):
+        raise InputError(
+            "a schedule is one JSON object",
+            where=path,
+            allowed='{"ranks": 2, "messages": [{"from": 0, "to": 1, "bytes": 4096}]}',
+            do="put a list of messages under the key messages",
+        )
+    return schedule.read(read_json(Path(path)), where=path)
 
 
 def _machine(ranks: int, flags: dict[str, Any]) -> Machine:
