@@ -90,7 +90,7 @@ def test_every_label_of_a_long_table_is_looked_at_a_few_times() -> None:
     looked = 0
 
     class Counted(dict[str, str]):
-        def get(self, *arguments: object) -> str:  # type: ignore[override]
+        def get(self, *arguments: object) -> str:
             nonlocal looked
             looked += 1
             return super().get(*arguments)  # type: ignore[call-overload, no-any-return]

@@ -9,10 +9,13 @@ import os
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import click
 import pytest
 
+from nhalf.cli.decode import decode
 from nhalf.cli.simulate import simulate
-from nhalf.errors import InputError, NhalfError
+from nhalf.decide import pacing
+from nhalf.errors import InputError, NhalfError, NoAnswerError
 from nhalf.simulate import kernels
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ def document(*arguments: str) -> Any:  # noqa: ANN401  JSON is whatever it is
 
 def test_the_verdict_comes_first_and_the_number_second() -> None:
     lines = invoke(*RING).splitlines()
-    assert lines[0] == "ring takes 70.6 us; 99% of it is latency."
+    assert lines[0] == "ring takes 70.6 us; 99 % of it is latency."
     assert lines[1] == "70.6 us by ring"
     assert lines[-1].startswith("  add --straggler")
 
@@ -113,12 +116,30 @@ def test_a_schedule_of_ones_own_is_simulated(tmp_path: Path) -> None:
     (entry,) = document(str(path), *LINK)["runs"]
     assert entry["time_s"] == pytest.approx(12e-6)
     assert entry["payload"] == "bitmask"
+    with pytest.raises(InputError, match="--ranks 8 would do nothing: a schedule says this itself"):
+        invoke(str(path), *LINK, "--ranks", "8")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "own.json: a schedule is one JSON object. Allowed: .*ranks.* Do: put a list"),
+        ("", "a schedule is one JSON object"),
+        ("{}", "the key 'ranks' is missing"),
+        ('{"ranks": 2, "messages": []}', "the schedule has no messages"),
+        ("{", "this is not JSON"),
+    ],
+)
+def test_an_empty_schedule_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "own.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=words) as caught:
+        invoke(str(path), *LINK)
+    assert "architectures" not in str(caught.value)
 
 
 @pytest.mark.parametrize("more", [(), ("--draws", "20", "--skew", "exponential:10us")])
 def test_an_interrupt_leaves_a_labelled_partial(capsys: pytest.CaptureFixture[str], more: tuple[str, ...]) -> None:
-    import click
-
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -152,6 +173,43 @@ def test_a_decode_loop_names_who_sets_the_pace() -> None:
     assert {"name", "tokens_per_s"} == runs[1]["remedies"][0].keys()
 
 
+@pytest.mark.parametrize(("calls", "shown"), [(2, [None]), (3, [None, "rank 3: 20us"])])
+def test_an_interrupted_loop_leaves_a_labelled_partial(
+    capsys: pytest.CaptureFixture[str], calls: int, shown: list[str | None]
+) -> None:
+    played = pacing.pace
+    left = iter(range(1))
+
+    def stop(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401  pace's own
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return played(*arguments, **more)
+
+    for form in ((), ("--json",)):
+        left = iter(range(calls - 1))
+        arguments = ["decode", "llama-3.1-70b", "--on", "h100-sxm", "--tokens", "5", "--straggler", "rank 3: 20us"]
+        with mock.patch.object(pacing, "pace", stop), pytest.raises(click.Abort):
+            simulate.main([*arguments, *form], standalone_mode=False)
+    captured = capsys.readouterr()
+    found = json.loads(captured.out[captured.out.index("\n{") :])
+    assert [one["straggler"] for one in found["runs"]] == shown
+    assert "interrupted in decode loop after" in found["partial"]
+    assert captured.err.count(f"{len(shown)} of 2 runs are shown") == 2
+    assert "no remedy here helps" not in captured.out
+    assert ("Interrupted before" in captured.out) == (len(shown) == 1)
+
+
+@pytest.mark.parametrize(
+    "asked", [("llama-3.1-405b", "--tp", "8"), ("llama-3.1-70b", "--tp", "8", "--batch", "100000")]
+)
+def test_a_loop_that_memory_cannot_hold_has_no_answer_just_as_its_decode(asked: tuple[str, ...]) -> None:
+    with pytest.raises(NoAnswerError, match="no layout fits") as simulated:
+        invoke("decode", *asked, "--on", "h100-sxm")
+    with pytest.raises(NoAnswerError) as decoded, contextlib.redirect_stdout(io.StringIO()):
+        decode.main([*asked, "--on", "h100-sxm"], standalone_mode=False)
+    assert str(simulated.value) == str(decoded.value)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -172,13 +230,24 @@ def test_a_decode_loop_names_who_sets_the_pace() -> None:
         ((*RING, "--on", "h100-sxm"), "both given"),
         ((*RING, "--ports", "wide"), "'wide' is not known"),
         ((*RING, "--topology", "moebius"), "no topology"),
-        ((*RING, "--oversubscription", "0"), "no oversubscription"),
+        ((*RING, "--topology", "tree", "--ranks-per-node", "4", "--oversubscription", "0"), "no oversubscription"),
+        ((*RING, "--oversubscription", "4"), "add --topology tree"),
+        ((*RING, "--nics", "3"), "--nics 3 would do nothing: .* topology switch. Do: add --topology nodes"),
+        ((*RING, "--hop-latency", "1us"), "add --topology ring or torus or tree"),
+        ((*RING, "--inter-latency", "1us"), "add --topology nodes"),
+        ((*RING, "--topology", "nodes", "--ranks-per-node", "4", "--inter-latency", "1us"), "add --inter-bandwidth 50"),
+        ((*RING, "--topology", "nodes", "--ranks-per-node", "4", "--hop-latency", "1us"), "topology nodes"),
+        ((*RING, "--ranks-per-node", "4"), "neither the topology switch nor an algorithm asked for has nodes"),
+        ((*RING, "--seed", "2"), "nothing is random without --skew"),
+        (("barrier", "--ranks", "8", "--size", "1MiB", *LINK), "a barrier moves no data"),
+        ((*RING[:5], "--on", "h100-sxm", "--topology", "ring"), "h100-sxm brings its own links and topology"),
+        ((*RING[:5], "--on", "h100-sxm", "--nics", "2"), "h100-sxm brings its own links and topology"),
         ((*RING, "--straggler", "rank 8: 1us"), "there is no rank 8"),
         ((*RING, "--straggler", "rank 1: jitter 1us"), "needs many steps"),
         ((*RING, "--draws", "100"), "--draws is given without --skew"),
         ((*RING, "--skew", "normal:1us", "--timeline", "out.json"), "a timeline shows one run"),
         ((*RING, "--skew", "cauchy:1us"), "is not a skew"),
-        ((*RING, "--routing", "1"), "no routing to skew"),
+        ((*RING, "--routing", "1"), "--routing: all-reduce by ring has no routing to skew"),
         (("missing.json", *LINK), "the file cannot be read"),
         (("decode", "llama-3.1-70b", "--tp", "8"), "--on is missing"),
         (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "1"), "nobody to wait for"),
@@ -228,6 +297,60 @@ def test_on_a_narrow_page_no_name_is_broken(monkeypatch: pytest.MonkeyPatch) -> 
         table = [line.split()[0] for line in page.split("algorithm", 1)[1].splitlines()[1:5]]
         assert table == names.split(",")
     assert "busiest" in wide.split("algorithm", 1)[1].splitlines()[0]
+
+
+def test_the_headline_names_the_fastest_that_can_run_and_then_the_what_if() -> None:
+    asked = ("all-reduce", "--ranks", "64", "--size", "16KiB", "--on", "h100-sxm", "--algorithm")
+    names = "ring,double-tree,recursive-doubling,two-shot"
+    head = invoke(*asked, names).split("\n\n")[0].replace("\n", " ")
+    runs = {one["algorithm"]: one for one in document(*asked, names)["runs"]}
+    fastest = min((one for one in runs.values() if not one["what_if"]), key=lambda one: one["time_s"])
+    assert [name for name, one in runs.items() if one["what_if"]] == ["two-shot"]
+    assert runs["two-shot"]["time_s"] < fastest["time_s"]
+    assert head.startswith(f"{fastest['algorithm']} is the fastest of the 3 that can run: ")
+    assert "two-shot would take " in head
+    assert "It is a what-if only" in invoke(*asked, "two-shot").split("\n\n")[0].replace("\n", " ")
+    drawn = invoke(*asked, names, "--draws", "3", "--skew", "exponential:1us")
+    assert "two-shot: a what-if only" in drawn
+    assert "makes two-shot take" not in drawn
+
+
+def test_a_convoy_at_fifo_ports_is_what_a_hand_simulation_gives_and_is_explained() -> None:
+    asked = ("all-reduce", "--ranks", "8", "--size", "1MiB", *LINK, "--algorithm", "one-shot")
+    late = (*asked, "--straggler", "rank 3: 1ns")
+    (entry,) = document(*late)["runs"]
+    # Each rank sends 6 messages to the ranks that are ready; the seven for rank 3 then pass its port one by one.
+    one = 2**20 / 50e9
+    assert entry["time_s"] == pytest.approx(6 * one + 5e-6 + 7 * one, abs=2e-9)
+    (fair,) = document(*late, "--ports", "fair")["runs"]
+    assert entry["convoy"]["fair_s"] == pytest.approx(fair["time_s"])
+    assert entry["convoy"]["together_s"] == document(*asked)["runs"][0]["time_s"]
+    page = " ".join(invoke(*late).split())
+    assert "Late ranks make a convoy at fifo ports; fair ports give 152 us." in page
+    assert "Convoy: 1 ns of late start cost 126 us more than that." in page
+    for plain in (asked, (*late, "--ports", "fair"), (*RING, "--straggler", "rank 3: 20us")):
+        assert document(*plain)["runs"][0]["convoy"] is None
+
+
+def test_flags_of_a_topology_are_heard() -> None:
+    tree = (*RING, "--topology", "tree", "--ranks-per-node", "4")
+    nodes = (*RING, "--topology", "nodes", "--ranks-per-node", "4")
+    inter, slow = ("--inter-latency", "9us", "--inter-bandwidth", "50GB/s"), ("--hop-latency", "1us")
+    for plain, more in ((tree, ("--oversubscription", "400")), (nodes, inter), (tree, slow)):
+        assert document(*plain)["runs"][0]["time_s"] != document(*plain, *more)["runs"][0]["time_s"]
+    assert document(*RING, "--ranks-per-node", "4", "--algorithm", "hierarchical")["runs"]
+
+
+def test_more_ranks_than_a_pair_has_are_said_to_be_assumed() -> None:
+    asked = ("all-reduce", "--size", "16KiB", "--on", "dgx-spark-pair", "--ranks")
+    words = "dgx-spark-pair is 2 devices, 16 are assumed"
+    assert document(*asked, "16")["network"].startswith(f"16 nodes of 1 with 1 NIC each ({words}")
+    assert words in " ".join(invoke(*asked, "16").split())
+    assert document(*asked, "2")["network"] == "2 nodes of 1 with 1 NIC each"
+    loop = ("decode", "llama-3.1-8b", "--on", "dgx-spark-pair", "--tokens", "2", "--tp")
+    assert "dgx-spark-pair is 2 devices, 4 are assumed" in " ".join(invoke(*loop, "4").split())
+    assert document(*loop, "4")["assumed"]
+    assert document(*loop, "2")["assumed"] is None
 
 
 def test_point_to_point_is_a_word_for_send_recv() -> None:

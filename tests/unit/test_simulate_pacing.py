@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest import mock
+
 import pytest
 
 from nhalf import loading
@@ -9,6 +12,7 @@ from nhalf.breakdown import columns
 from nhalf.decide import pacing
 from nhalf.errors import InputError
 from nhalf.predict.step import decode
+from nhalf.simulate.engine import run
 from nhalf.simulate.straggler import Straggler, parse
 
 
@@ -63,12 +67,45 @@ def test_jitter_costs_the_expected_slowest_of_eight_at_each_collective() -> None
 def test_remedies_give_back_what_they_say() -> None:
     loop = made()
     behind = (parse("rank 3: 1.5x", 8),)
-    found = {one.name: one.tokens_per_s for one in pacing.remedies(loop, behind, tokens=10, seed=1)}
+    found = {
+        one.name: one.tokens_per_s for one in pacing.remedies(pacing.alternatives(loop), behind, tokens=10, seed=1)
+    }
     assert found["remove or replace it"] == pytest.approx(pace().tokens_per_s)
     smaller = loading.load("llama-3.1-70b", on="h100-sxm", tp=4, batch=4)
     assert found["a smaller group without it: TP4"] == pytest.approx(4 / float(decode(smaller).value))
     assert found["ring instead of one-shot"] < found["two-shot instead of one-shot"]
     assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "draws"), [("rank 3: 20us", {1}), ("rank 3: 2x 50%", {1}), ("rank 3: jitter 1us", {30})]
+)
+def test_tokens_that_are_alike_are_played_once(text: str, draws: set[int]) -> None:
+    loop = made()
+    seen: list[int] = []
+    told: list[int] = []
+
+    def watched(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401  run's own
+        if len(arguments) > 2:
+            seen.append(arguments[2].starts_s.shape[1])
+        return run(*arguments, **more)
+
+    with mock.patch.object(pacing, "run", watched):
+        pacing.pace(loop, (parse(text, 8),), tokens=30, seed=1, progress=told.append)
+    assert set(seen) == draws
+    assert sum(told) == 30 * loop.collectives
+
+
+def test_no_remedy_is_an_algorithm_that_no_library_runs_across_nodes() -> None:
+    names = [one.name for one in pacing.alternatives(made(tp=16))]
+    assert "ring instead of hierarchical" in names
+    assert not [name for name in names if "shot" in name]
+    assert [one.name for one in pacing.alternatives(made()) if one.name.startswith("two-shot")]
+
+
+def test_no_remedy_is_a_group_that_does_not_fit_in_memory() -> None:
+    loop = pacing.loop(loading.load("llama-3.1-405b", on="h100-sxm", tp=16))
+    assert not [one.name for one in pacing.alternatives(loop) if "smaller" in one.name]
 
 
 def test_across_nodes_the_loop_is_hierarchical() -> None:

@@ -64,9 +64,7 @@ def simulate(context: click.Context) -> None:
 @click.option("--algorithm", metavar="LIST", help="Algorithms, or all.  [default: the operation's usual one]")
 @click.option("--ports", default="fifo", show_default=True, metavar="WORD", help="fifo, fair or blocking.")
 @click.option("--protocol", default="rendezvous", show_default=True, metavar="WORD", help="rendezvous or eager.")
-@click.option(
-    "--topology", default="switch", show_default=True, metavar="WORD", help="switch, mesh, ring, torus, tree or nodes."
-)
+@click.option("--topology", metavar="WORD", help="switch, mesh, ring, torus, tree or nodes.  [default: switch]")
 @click.option("--ranks-per-node", metavar="G", help="Ranks in a node, a leaf of the tree or a row of the torus.")
 @click.option("--oversubscription", metavar="R", help="What a leaf's ranks send over what its uplink carries.")
 @click.option("--nics", metavar="N", help="NICs of a node.  [default: one for each rank]")
@@ -114,7 +112,7 @@ def count(flags: dict[str, Any], name: str, default: int) -> int:
 
 def needed(flags: dict[str, Any], name: str, example: str) -> str:
     """Return the text of a flag that must be given."""
-    value = flags.get(name)
+    value = flags.get(name.replace("-", "_"))
     if value is None:
         raise InputError(f"--{name} is missing", where=f"--{name}", do=f"add --{name} {example}")
     return str(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +10,9 @@ import click
 from nhalf import loading, units
 from nhalf.cli import forms, output
 from nhalf.cli.simulate import count, needed
+from nhalf.cli.simulate_progress import Progress
 from nhalf.decide import pacing
+from nhalf.decide.comparison import compare
 from nhalf.report import simulate_decode as report
 from nhalf.simulate import straggler
 
@@ -43,23 +45,67 @@ if TYPE_CHECKING:
 @forms.option
 def decode(model: str, **flags: Any) -> None:  # noqa: ANN401  click's values
     """Simulate MODEL decoding while a device is throttled, jitters or has a flapping link."""
-    made, tokens, seed, jitter, found = _read(model, flags)
-    paces = [pacing.pace(made, (), tokens=tokens, seed=seed, jitter_s=jitter)]
-    groups = [(one,) for one in found] + ([tuple(found)] if len(found) > 1 else [])
-    for group in groups:
-        one = pacing.pace(made, group, tokens=tokens, seed=seed, jitter_s=jitter)
-        helps = pacing.remedies(made, group, tokens=tokens, seed=seed, jitter_s=jitter)
-        paces.append(replace(one, remedies=helps))
-    if forms.write(lambda: report.document(made, paces, tokens=tokens), "runs"):
+    study = _read(model, flags)
+    paces, interrupted = study.play()
+    if paces:
+        _print(study, paces, interrupted, _next(model, flags))
+    if interrupted:
+        output.warn(f"partial: {interrupted}; {len(paces)} of {1 + len(study.groups)} runs are shown")
+        raise click.Abort
+
+
+def _print(study: _Study, paces: list[pacing.Pace], partial: str, next_command: str) -> None:
+    """Print the answer."""
+    made, tokens = study.made, study.tokens
+    if forms.write(lambda: report.document(made, paces, tokens=tokens, partial=partial), "runs"):
         return
     canvas = output.canvas()
-    slow = [one.text for one in found if one.what == "slow"]
-    report.write(made, paces, canvas, tokens=tokens, slow=slow, next_command=_next(model, flags))
+    slow = [one.text for group in study.groups[: len(paces) - 1] for one in group if one.what == "slow"]
+    report.write(made, paces, canvas, tokens=tokens, slow=list(dict.fromkeys(slow)), partial=partial)
+    canvas.heading("Next")
+    canvas.paragraph(f"  {next_command}", indent="    ")
     output.write(canvas.text)
 
 
-def _read(model: str, flags: dict[str, Any]) -> tuple[pacing.Loop, int, int, float, list[Straggler]]:
-    """Return the loop, tokens, seed, jitter and stragglers that the flags describe."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Study:
+    """What a command line asks for, read and checked: a loop, and the stragglers each alone and then together."""
+
+    made: pacing.Loop
+    tokens: int
+    seed: int
+    jitter_s: float
+    groups: tuple[tuple[Straggler, ...], ...]
+
+    def play(self) -> tuple[list[pacing.Pace], str]:
+        """Return the undisturbed pace and that of each group with its remedies, and where an interrupt came."""
+        instead = pacing.alternatives(self.made) if self.groups else ()
+        played = len(self.groups) * sum(one.loop.collectives for one in instead)
+        total = self.tokens * (self.made.collectives * (1 + len(self.groups)) + played)
+        paces: list[pacing.Pace] = []
+        with Progress("decode loop", total, what="collectives") as progress:
+            options: dict[str, Any] = {"tokens": self.tokens, "seed": self.seed, "jitter_s": self.jitter_s}
+            options["progress"] = progress.advance
+            try:
+                paces.append(pacing.pace(self.made, (), **options))
+                for group in self.groups:
+                    paces.append(pacing.pace(self.made, group, **options))
+                    paces[-1] = replace(paces[-1], remedies=pacing.remedies(instead, group, **options))
+            except KeyboardInterrupt:
+                return paces, progress.words
+        return paces, ""
+
+
+def _read(model: str, flags: dict[str, Any]) -> _Study:
+    """Return the study that the flags describe.
+
+    Raises
+    ------
+    InputError
+        A missing or impossible flag.
+    NoAnswerError
+        The model does not fit in the memory of the devices.
+    """
     degree = units.parse_count(flags["tp"], where="--tp")
     named = {key: flags[key] for key in ("weights", "kv", "engine", "library", "mode") if flags[key]}
     scenario = loading.load(
@@ -71,9 +117,16 @@ def _read(model: str, flags: dict[str, Any]) -> tuple[pacing.Loop, int, int, flo
         **named,
     )
     made = pacing.loop(scenario, flags["algorithm"] or "")
+    compare([scenario]).require_fit()
     jitter = units.parse(flags["jitter"], "time", where="--jitter") if flags["jitter"] else 0.0
     found = [straggler.parse(text, degree) for text in flags["stragglers"]]
-    return made, count(flags, "tokens", 200), count(flags, "seed", 1), jitter, found
+    return _Study(
+        made=made,
+        tokens=count(flags, "tokens", 200),
+        seed=count(flags, "seed", 1),
+        jitter_s=jitter,
+        groups=(*((one,) for one in found), *((tuple(found),) if len(found) > 1 else ())),
+    )
 
 
 def _next(model: str, flags: dict[str, Any]) -> str:

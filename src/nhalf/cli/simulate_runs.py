@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,9 @@ import click
 
 from nhalf import units
 from nhalf.catalog import store
-from nhalf.cli import forms, output
+from nhalf.cli import forms, output, simulate_flags
 from nhalf.cli.simulate import count, needed
+from nhalf.cli.simulate_progress import Progress
 from nhalf.decide.agreement import Outcome, outcome, shape_for
 from nhalf.decide.skewed import spread
 from nhalf.errors import InputError
@@ -22,19 +22,16 @@ from nhalf.loading.files import read_json, read_text, write_text
 from nhalf.report import simulate as report
 from nhalf.simulate import programs, schedule, straggler
 from nhalf.simulate.engine import Conditions, run
-from nhalf.simulate.machine import Machine, Wiring, from_fabric, from_links
+from nhalf.simulate.machine import Machine, Wiring, from_fabric, from_links, more_than_sold
 from nhalf.simulate.timeline import timeline as make_timeline
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from nhalf.breakdown import Array
     from nhalf.decide.skewed import Spread
     from nhalf.simulate.engine import Run
     from nhalf.simulate.program import Program
     from nhalf.simulate.straggler import Skew
 
-_PATIENCE_S = 2.0
 _KINDS = ("exponential", "normal", "hiccup", "pareto")
 
 
@@ -60,12 +57,14 @@ class Session:
         InputError
             A missing or impossible flag, an unreadable file.
         """
-        own = schedule.read(read_json(Path(op)), where=op) if op.endswith(".json") else None
+        own = _schedule(op) if op.endswith(".json") else None
         if own is None:
             op = programs.operation(op)
+        simulate_flags.check(op, flags)
         ranks = own.ranks if own is not None else units.parse_count(needed(flags, "ranks", "8"), where="--ranks")
         machine = _machine(ranks, flags)
         made = (own,) if own is not None else _programs(op, ranks, machine, flags)
+        simulate_flags.check_group(made, flags)
         skew, draws = _skew(flags)
         return cls(
             machine=machine,
@@ -83,7 +82,7 @@ class Session:
         outcomes: list[Outcome] = []
         interrupted = ""
         for program in self.programs:
-            with _Progress(program) as progress:
+            with Progress(program.algorithm, program.messages) as progress:
                 try:
                     played = run(program, self.machine.network, self.conditions, progress=progress.advance)
                 except KeyboardInterrupt:
@@ -121,7 +120,7 @@ class Session:
             starts = self.skew.draw(program.ranks, self.draws, self.seed)
             if self.conditions.starts_s is not None:
                 starts = starts + self.conditions.starts_s[:, None]
-            with _Progress(program, draws=self.draws + 1) as progress:
+            with Progress(program.algorithm, program.messages * (self.draws + 1)) as progress:
                 try:
                     base = run(program, self.machine.network, self.conditions, progress=progress.advance)
                     played = self._drawn(program, starts, progress)
@@ -129,7 +128,7 @@ class Session:
                     interrupted = progress.words
                     break
             outcomes.append(outcome(base, self.machine))
-            spreads.append(spread(played, base, self.skew))
+            spreads.append(spread(played, base, self.skew, what_if=outcomes[-1].what_if))
         if outcomes:
             self._print_spreads(spreads, outcomes, skew=self.skew.text, partial=interrupted)
         self._leave_if(interrupted, len(outcomes))
@@ -145,7 +144,7 @@ class Session:
         report.write_spreads(spreads, canvas, ranks=program.ranks, task=task, skew=skew, next_command=self._next())
         output.write(canvas.text)
 
-    def _drawn(self, program: Program, starts: Array, progress: _Progress) -> Run:
+    def _drawn(self, program: Program, starts: Array, progress: Progress) -> Run:
         """Return the run of many draws."""
         conditions = replace(self.conditions, starts_s=starts)
         return run(program, self.machine.network, conditions, progress=progress.advance)
@@ -165,6 +164,18 @@ def _spreads(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**run, **run["draws"]} for run in document["runs"]]
 
 
+def _schedule(path: str) -> Program:
+    """Return the program of a schedule's file."""
+    if not read_text(Path(path)).lstrip().startswith("{"):
+        raise InputError(
+            "a schedule is one JSON object",
+            where=path,
+            allowed='{"ranks": 2, "messages": [{"from": 0, "to": 1, "bytes": 4096}]}',
+            do="put a list of messages under the key messages",
+        )
+    return schedule.read(read_json(Path(path)), where=path)
+
+
 def _machine(ranks: int, flags: dict[str, Any]) -> Machine:
     """Return the machine that the flags describe: a system's fabric, or a link and a topology."""
     if flags["system"]:
@@ -173,7 +184,9 @@ def _machine(ranks: int, flags: dict[str, Any]) -> Machine:
         if ranks < 2:  # noqa: PLR2004  said by the programs too, but a fabric has no span for it
             raise InputError("1 rank has nobody to talk to", where="--ranks", allowed="2 or more")
         system, _ = store.system(flags["system"], where="--on")
-        return from_fabric(system.fabric, ranks)
+        machine = from_fabric(system.fabric, ranks)
+        assumed = more_than_sold(system.name, ranks)
+        return replace(machine, words=f"{machine.words} ({assumed})") if assumed else machine
     latency = units.parse(needed(flags, "latency", "5us (or --on SYSTEM)"), "time", where="--latency")
     bandwidth = units.parse(needed(flags, "bandwidth", "50GB/s"), "bandwidth", where="--bandwidth")
     return from_links(ranks, Link(latency, bandwidth), _wiring(flags))
@@ -183,8 +196,8 @@ def _wiring(flags: dict[str, Any]) -> Wiring:
     """Return how the ranks hang together."""
     inter = None
     if flags["inter_latency"] or flags["inter_bandwidth"]:
-        latency = units.parse(needed(flags, "inter_latency", "8us"), "time", where="--inter-latency")
-        bandwidth = units.parse(needed(flags, "inter_bandwidth", "50GB/s"), "bandwidth", where="--inter-bandwidth")
+        latency = units.parse(needed(flags, "inter-latency", "8us"), "time", where="--inter-latency")
+        bandwidth = units.parse(needed(flags, "inter-bandwidth", "50GB/s"), "bandwidth", where="--inter-bandwidth")
         inter = Link(latency, bandwidth)
     hop = flags["hop_latency"]
     over = flags["oversubscription"]
@@ -192,7 +205,7 @@ def _wiring(flags: dict[str, Any]) -> Wiring:
     if ratio <= 0:
         raise InputError(f"{over!r} is no oversubscription", where="--oversubscription", allowed="more than 0")
     return Wiring(
-        topology=flags["topology"],
+        topology=flags["topology"] or "switch",
         group=count(flags, "ranks-per-node", 0),
         oversubscription=ratio,
         nics=count(flags, "nics", 0),
@@ -253,50 +266,3 @@ def _skew(flags: dict[str, Any]) -> tuple[Skew | None, int]:
     if text.partition(":")[0].strip().casefold() not in _KINDS and Path(text).exists():
         return straggler.samples(read_text(Path(text)), where=text), draws
     return straggler.parse_skew(text), draws
-
-
-class _Progress:
-    """A bar on standard error, once a run has taken two seconds; it only pulses while the run cannot say how far it is.
-
-    A timer of its own shows it: a run by events is one call.
-    """
-
-    def __init__(self, program: Program, *, draws: int = 1) -> None:
-        self._name = program.algorithm
-        self._total = program.messages * draws
-        self._done = 0
-        self._bar: Any = None
-        self._task: Any = None
-        self._timer = threading.Timer(_PATIENCE_S, self._show)
-        self._timer.daemon = True
-
-    def __enter__(self) -> Self:
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        self._timer.join()
-        if self._bar is not None:
-            self._bar.stop()
-
-    @property
-    def words(self) -> str:
-        """Return how far an interrupted run came."""
-        return f"interrupted in {self._name} after {min(1.0, self._done / self._total):.0%} of its messages"
-
-    def advance(self, messages: int) -> None:
-        """Count messages."""
-        self._done += messages
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self._done, total=self._total)
-
-    def _show(self) -> None:
-        """Show the bar."""
-        from rich.console import Console
-        from rich.progress import Progress
-
-        bar = Progress(console=Console(stderr=True), transient=True)
-        self._task = bar.add_task(self._name, total=self._total if self._done else None, completed=self._done)
-        bar.start()
-        self._bar = bar

@@ -9,6 +9,7 @@ import numpy as np
 
 from nhalf import units
 from nhalf.collective import Op
+from nhalf.decide.convoy import Convoy, convoy
 from nhalf.laws.collective.table import LAWS, Law
 from nhalf.simulate import programs
 from nhalf.simulate.path import Stretch, Usage, by_cause, critical_path, utilisation
@@ -37,7 +38,7 @@ class Outcome:
     """A run, what its last rank waited for, and how its law compares.
 
     `law_s` [s] is None where there is no law for the program on this machine; `difference` is simulation over law,
-    less 1; `payload` says how the data was checked.
+    less 1; `payload` says how the data was checked. No library runs a `what_if` on such a machine.
     """
 
     run: Run
@@ -48,6 +49,8 @@ class Outcome:
     law_s: float | None
     difference: float | None
     reason: str
+    what_if: bool
+    convoy: Convoy | None
 
 
 def shape_for(algorithm: str, ranks: int, size_bytes: float, machine: Machine, *, skew: float = 0.0) -> Shape:
@@ -56,6 +59,12 @@ def shape_for(algorithm: str, ranks: int, size_bytes: float, machine: Machine, *
     half = float(machine.span.intra.half_size_bytes)
     segments = segments_for(size_bytes, half, depth) if algorithm in programs.SEGMENTED else 1
     return Shape(ranks=ranks, size_bytes=size_bytes, group=machine.group, segments=segments, skew=skew)
+
+
+def is_what_if(op: str, algorithm: str, machine: Machine) -> bool:
+    """Tell whether no library runs an algorithm on a machine: across NICs nobody reads the memory of its peers."""
+    law = LAWS[Op(op)].get(algorithm) if op in set(Op) else None
+    return law is not None and law.needs == "peer memory" and machine.span.nodes > 1
 
 
 def outcome(run: Run, machine: Machine, *, replay: bool = True) -> Outcome:
@@ -75,6 +84,8 @@ def outcome(run: Run, machine: Machine, *, replay: bool = True) -> Outcome:
         law_s=law_s,
         difference=difference,
         reason=reason,
+        what_if=is_what_if(run.program.op, run.program.algorithm, machine),
+        convoy=convoy(run),
     )
 
 
@@ -95,7 +106,7 @@ def _against_law(run: Run, machine: Machine, causes: dict[str, float]) -> tuple[
     timed = law.on(span) if law is not None else None
     if law is None or timed is None or not isinstance(run.time_s, float):
         why = f"there is no law for {program.op} by {program.algorithm} here"
-        if law is not None and law.needs == "peer memory" and span.nodes > 1:
+        if is_what_if(program.op, program.algorithm, machine):
             why += "; it reads the memory of its peers, which no library does across NICs: a what-if only"
         return None, None, why
     gamma = run.conditions.reduction_s_per_byte

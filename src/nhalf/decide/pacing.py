@@ -15,19 +15,21 @@ import numpy as np
 
 from nhalf.breakdown import columns
 from nhalf.collective import Op
-from nhalf.decide.agreement import shape_for
+from nhalf.decide.agreement import is_what_if, shape_for
 from nhalf.errors import InputError
 from nhalf.layout import check
 from nhalf.link import Link
 from nhalf.predict import exchange, layer
+from nhalf.predict.memory import fits
 from nhalf.predict.step import decode
 from nhalf.simulate import network, programs
 from nhalf.simulate.engine import Conditions, run
 from nhalf.simulate.machine import Machine, from_fabric
+from nhalf.simulate.rounds import can_play
 from nhalf.simulate.straggler import Straggler, factors, starts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from nhalf.breakdown import Array
     from nhalf.scenario import Scenario
@@ -90,6 +92,11 @@ class Loop:
         """Return the predicted step [s]."""
         return self.collectives * (self.work_s + self.collective_s)
 
+    @property
+    def is_what_if(self) -> bool:
+        """Tell whether no library runs the algorithm on these nodes."""
+        return is_what_if(Op.ALL_REDUCE, self.algorithm, self.machine)
+
 
 def loop(scenario: Scenario, algorithm: str = "") -> Loop:
     """Return the loop of a scenario.
@@ -123,8 +130,19 @@ def loop(scenario: Scenario, algorithm: str = "") -> Loop:
     )
 
 
-def pace(made: Loop, stragglers: Sequence[Straggler], *, tokens: int, seed: int, jitter_s: float = 0.0) -> Pace:
-    """Return the pace of a loop of some tokens with stragglers; `jitter_s` [s] is the jitter of every rank."""
+def pace(
+    made: Loop,
+    stragglers: Sequence[Straggler],
+    *,
+    tokens: int,
+    seed: int,
+    jitter_s: float = 0.0,
+    progress: Callable[[int], None] | None = None,
+) -> Pace:
+    """Return the pace of a loop of some tokens with stragglers; `jitter_s` [s] is the jitter of every rank.
+
+    `progress` is told of as many collectives as the loop has, all of its tokens together.
+    """
     source = np.random.default_rng(seed)
     active = np.array([source.random(tokens) < one.chance for one in stragglers]).reshape(len(stragglers), tokens)
     steps, last = np.zeros(tokens), np.zeros(made.ranks)
@@ -132,8 +150,11 @@ def pace(made: Loop, stragglers: Sequence[Straggler], *, tokens: int, seed: int,
     for pattern in np.unique(active, axis=1).T:
         chosen = np.flatnonzero((active == pattern[:, None]).all(axis=0))
         behind = [one for one, is_active in zip(stragglers, pattern, strict=True) if is_active]
-        steps[chosen], arrived = _play(made, behind, len(chosen), source, jitter_s)
-        last += arrived
+        alike = _Tokens(count=len(chosen), jitter_s=jitter_s, source=source)
+        for steps[chosen], arrived in _play(made, behind, alike):
+            last += arrived
+            if progress is not None:
+                progress(len(chosen))
     share = last / (tokens * made.collectives)
     rank = int(np.argmax(share))
     leads = bool(share[rank] > 1.5 / made.ranks)
@@ -147,28 +168,38 @@ def pace(made: Loop, stragglers: Sequence[Straggler], *, tokens: int, seed: int,
     )
 
 
-def _play(
-    made: Loop, behind: Sequence[Straggler], tokens: int, source: np.random.Generator, jitter_s: float
-) -> tuple[Array, Array]:
-    """Return the time of each step [s], and at how many collectives each rank was alone the last to arrive."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Tokens:
+    """Tokens with the same stragglers, and the jitter of every rank [s] with where it is drawn from."""
+
+    count: int
+    jitter_s: float
+    source: np.random.Generator
+
+
+def _play(made: Loop, behind: Sequence[Straggler], tokens: _Tokens) -> Iterator[tuple[Array, Array]]:
+    """Yield after each collective the time of each step so far [s], and how many tokens each rank alone was last in.
+
+    Without jitter all tokens are the same, and one is played for all of them.
+    """
     work = made.work_s * factors(behind, made.ranks, "slow")[:, None]
-    jitter = np.full(made.ranks, jitter_s)
+    jitter = np.full(made.ranks, tokens.jitter_s)
     for one in behind:
         jitter[one.rank] += one.amount if one.what == "jitter" else 0.0
+    played = tokens.count if jitter.any() else 1
     program, net = _collective(made, made.algorithm)
-    conditions = Conditions(port_slowness=factors(behind, made.ranks, "link"))
     slowed = net.slowed(factors(behind, made.ranks, "link"))
-    ready = np.repeat(starts(behind, made.ranks)[:, None], tokens, axis=1)
-    last = np.zeros(made.ranks)
+    conditions = Conditions()
+    engine = "arrays" if can_play(program, slowed, conditions.ports, conditions.protocol) else ""
+    ready = np.repeat(starts(behind, made.ranks)[:, None], played, axis=1)
     for _ in range(made.collectives):
         ready += work
         if jitter.any():
-            ready += source.exponential(1.0, ready.shape) * jitter[:, None]
-        latest = ready.max(axis=0)
-        late = ready == latest
-        last += (late & (late.sum(axis=0) == 1)).sum(axis=1)
-        ready = run(program, slowed, replace(conditions, starts_s=ready, port_slowness=None)).finished_s
-    return ready.max(axis=0), last
+            ready += tokens.source.exponential(1.0, ready.shape) * jitter[:, None]
+        late = ready == ready.max(axis=0)
+        last = (late & (late.sum(axis=0) == 1)).sum(axis=1) * (tokens.count // played)
+        ready = run(program, slowed, replace(conditions, starts_s=ready), engine=engine, record=False).finished_s
+        yield ready.max(axis=0), last
 
 
 def _collective(made: Loop, algorithm: str) -> tuple[Program, network.Network]:
@@ -208,43 +239,63 @@ def _times(link: Link, factor: float) -> Link:
     return Link(float(link.latency_s) * factor, float(link.bandwidth_bytes_per_s) / factor)
 
 
-def remedies(
-    made: Loop, stragglers: Sequence[Straggler], *, tokens: int, seed: int, jitter_s: float = 0.0
-) -> tuple[Remedy, ...]:
-    """Return what each remedy leads to, best first: no stragglers, a smaller group, another algorithm."""
-    found = [
-        Remedy(
-            name="remove or replace it",
-            tokens_per_s=pace(made, (), tokens=tokens, seed=seed, jitter_s=jitter_s).tokens_per_s,
-        )
-    ]
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Alternative:
+    """A loop that could be run instead, with the stragglers or, when `cured`, without them."""
+
+    name: str
+    loop: Loop
+    cured: bool
+
+
+def alternatives(made: Loop) -> tuple[Alternative, ...]:
+    """Return what could be run instead of a loop: no stragglers, a smaller group, another algorithm.
+
+    Algorithms that no library runs on the loop's nodes are left out.
+    """
+    found = [Alternative(name="remove or replace it", loop=made, cured=True)]
     smaller = _smaller(made)
     if smaller is not None:
         name = f"a smaller group without it: TP{smaller.ranks}"
-        found.append(
-            Remedy(name=name, tokens_per_s=pace(smaller, (), tokens=tokens, seed=seed, jitter_s=jitter_s).tokens_per_s)
-        )
+        found.append(Alternative(name=name, loop=smaller, cured=True))
     base = float(run(_program(made, made.algorithm), made.machine.network).time_s)
     for name in OTHERS:
-        if name == made.algorithm or (name == "hierarchical") != (
-            made.machine.span.nodes > 1 and name == "hierarchical"
-        ):
+        grouped = name == "hierarchical" and made.machine.span.nodes == 1
+        if name == made.algorithm or grouped or is_what_if(Op.ALL_REDUCE, name, made.machine):
             continue
         plain = float(run(_program(made, name), made.machine.network).time_s)
         other = replace(made, algorithm=name, collective_s=made.collective_s * plain / base)
-        speed = pace(other, stragglers, tokens=tokens, seed=seed, jitter_s=jitter_s).tokens_per_s
-        found.append(Remedy(name=f"{name} instead of {made.algorithm}", tokens_per_s=speed))
+        found.append(Alternative(name=f"{name} instead of {made.algorithm}", loop=other, cured=False))
+    return tuple(found)
+
+
+def remedies(
+    instead: Sequence[Alternative],
+    stragglers: Sequence[Straggler],
+    *,
+    tokens: int,
+    seed: int,
+    jitter_s: float = 0.0,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Remedy, ...]:
+    """Return what each alternative leads to, best first; the other arguments are those of `pace`."""
+    found = []
+    for one in instead:
+        behind = () if one.cured else stragglers
+        played = pace(one.loop, behind, tokens=tokens, seed=seed, jitter_s=jitter_s, progress=progress)
+        found.append(Remedy(name=one.name, tokens_per_s=played.tokens_per_s))
     return tuple(sorted(found, key=lambda remedy: -remedy.tokens_per_s))
 
 
 def _smaller(made: Loop) -> Loop | None:
-    """Return the loop of half the group, or None where the model does not split so."""
+    """Return the loop of half the group, or None where the model does not split so or does not fit in memory."""
     half = made.ranks // 2
     if half < 2 or made.ranks % 2:  # noqa: PLR2004  a group of one has no loop
         return None
     layout = replace(made.scenario.layout, tensor_parallel=half)
     try:
         check(layout, made.scenario.transformer, made.scenario.system.fabric)
-        return loop(replace(made.scenario, layout=layout))
+        smaller = replace(made.scenario, layout=layout)
+        return None if fits(smaller) == "no" else loop(smaller)
     except InputError:
         return None

@@ -22,7 +22,7 @@ class Spread:
     """The times of many draws [s]: their mean, median and 99th percentile, and the time without skew.
 
     `latest_s` is the mean of the last arrival, `expected_s` what theory says of it by `rule`; `cost_s` is what skew
-    adds to the mean time.
+    adds to the mean time. `what_if` is that of `Outcome`.
     """
 
     algorithm: str
@@ -34,6 +34,7 @@ class Spread:
     latest_s: float
     expected_s: float
     rule: str
+    what_if: bool
 
     @property
     def cost_s(self) -> float:
@@ -41,7 +42,7 @@ class Spread:
         return self.mean_s - self.base_s
 
 
-def spread(run: Run, base: Run, skew: Skew) -> Spread:
+def spread(run: Run, base: Run, skew: Skew, *, what_if: bool = False) -> Spread:
     """Return the spread of a run of many draws; `base` is the same run without skew."""
     times = np.asarray(run.time_s) - skew.offset_s
     starts = run.conditions.starts_s
@@ -57,6 +58,7 @@ def spread(run: Run, base: Run, skew: Skew) -> Spread:
         latest_s=latest,
         expected_s=expected,
         rule=rule,
+        what_if=what_if,
     )
 
 

@@ -42,7 +42,7 @@ def measured_curve(scenario: Scenario, op: Op, group: Group) -> MeasuredCurve | 
     for curve in scenario.system.curves:
         key = curve.key
         same = (key.library, key.mode, key.op) == (scenario.stack.library.name, scenario.stack.mode, op)
-        if same and curve.covers(group.ranks):
+        if same and group.ranks > 1 and curve.covers(group.ranks):
             return curve
     return None
 

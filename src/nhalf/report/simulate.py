@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from nhalf.decide.agreement import Outcome
+    from nhalf.decide.convoy import Convoy
     from nhalf.decide.skewed import Spread
     from nhalf.report.canvas import Canvas
     from nhalf.simulate.path import Stretch
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 _SHOWN = 4
 """Links of a chain of ranks that are spelled out at either end of it."""
 _BUSY = 3
+_UNREAL = "a what-if only, no library runs it across NICs"
 _LARGE = 1e3
 """A ratio from which all its digits are shown, not its order of magnitude."""
 _SMALL = 1e-3
@@ -31,8 +34,8 @@ _SMALL = 1e-3
 
 def write(outcomes: Sequence[Outcome], canvas: Canvas, *, where: str, next_command: str) -> None:
     """Write the verdict, the time, the table, the critical paths in words and the next command."""
-    best = min(outcomes, key=_time)
-    canvas.paragraph(_verdict(outcomes, best), bold=True)
+    best, _ = _fastest(outcomes)
+    canvas.paragraph(_verdict(outcomes), bold=True)
     canvas.paragraph(f"{units.format_time(_time(best))} by {best.run.program.algorithm}")
     run = best.run
     canvas.heading(f"{_task(best)}, {where}; ports {run.conditions.ports}, {run.conditions.protocol}")
@@ -72,19 +75,38 @@ def _task(one: Outcome) -> str:
     return f"{program.op}{size} on {program.ranks} ranks"
 
 
-def _verdict(outcomes: Sequence[Outcome], best: Outcome) -> str:
-    """Return what the fastest pays for, and how far the slowest is behind."""
+def _fastest(outcomes: Sequence[Outcome]) -> tuple[Outcome, list[Outcome]]:
+    """Return the fastest, and those that it is the fastest of: what a library can run, or all where none can."""
+    real = [one for one in outcomes if not one.what_if] or list(outcomes)
+    return min(real, key=_time), real
+
+
+def _verdict(outcomes: Sequence[Outcome]) -> str:
+    """Return what the fastest that can run pays for, how far the slowest is behind, and what only a what-if takes."""
+    best, real = _fastest(outcomes)
     name = best.run.program.algorithm
     cause, share = _main_cause(best)
     what = f"{name} takes {units.format_time(_time(best))}"
-    if len(outcomes) > 1:
-        worst = max(outcomes, key=_time)
+    if len(real) > 1:
+        worst = max(real, key=_time)
         ratio = _time(worst) / _time(best)
+        among = f"{len(real)}" if len(real) == len(outcomes) else f"the {len(real)} that can run"
         what = (
-            f"{name} is the fastest of {len(outcomes)}: {units.format_time(_time(best))}, "
+            f"{name} is the fastest of {among}: {units.format_time(_time(best))}, "
             f"{f'{ratio:.3g}' if ratio < _LARGE else f'{ratio:,.0f}'}x faster than {worst.run.program.algorithm}"
         )
-    return f"{what}; {share:.0%} of it is {cause}." if cause else f"{what}."
+    what = f"{what}; {100 * share:.0f} % of it is {cause}." if cause else f"{what}."
+    if best.convoy is not None:
+        what += (
+            f" Late ranks make a convoy at {best.run.conditions.ports} ports; fair ports give "
+            f"{units.format_time(best.convoy.fair_s)}."
+        )
+    if best.what_if:
+        return f"{what} It is {_UNREAL}."
+    beyond = min((one for one in outcomes if one.what_if), key=_time, default=best)
+    if _time(beyond) < _time(best):
+        what += f" {beyond.run.program.algorithm} would take {units.format_time(_time(beyond))}: {_UNREAL}."
+    return what
 
 
 def _main_cause(one: Outcome) -> tuple[str, float]:
@@ -99,7 +121,7 @@ def _row(one: Outcome, shown: Sequence[str]) -> list[str]:
     """Return a row of the table: the causes that some algorithm spends time on, a dash where this one spends none."""
     causes = [units.format_time(one.causes[cause]) if one.path and one.causes[cause] else "-" for cause in shown]
     law = "-" if one.law_s is None else units.format_time(one.law_s)
-    busy = f"{one.usage[0].share:.1%}" if one.usage else "-"
+    busy = f"{100 * one.usage[0].share:.1f} %" if one.usage else "-"
     name, time = one.run.program.algorithm, units.format_time(_time(one))
     return [name, time, str(one.run.messages), *causes, law, _against(one), busy]
 
@@ -110,7 +132,7 @@ def _against(one: Outcome) -> str:
         return "-"
     if one.reason == "the same":
         return "same"
-    return f"{one.difference:+.1%}" if abs(one.difference) >= _SMALL else f"{one.difference:+.1e}"
+    return f"{100 * one.difference:+.1f} %" if abs(one.difference) >= _SMALL else f"{one.difference:+.1e}"
 
 
 def _explained(one: Outcome) -> list[str]:
@@ -120,8 +142,10 @@ def _explained(one: Outcome) -> list[str]:
         if one.path
         else ["No critical path: a run of so many messages keeps no record of them."]
     )
+    if one.convoy is not None:
+        lines.append(_convoy_words(one.convoy, one.run.conditions.ports))
     if one.usage:
-        shown = ", ".join(f"{use.name} {use.share:.1%}" for use in one.usage[:_BUSY])
+        shown = ", ".join(f"{use.name} {100 * use.share:.1f} %" for use in one.usage[:_BUSY])
         lines.append(f"Links: the busiest of {len(one.usage)} used are {shown}.")
     if one.law_s is None:
         lines.append(f"Law: none; {one.reason}.")
@@ -132,6 +156,18 @@ def _explained(one: Outcome) -> list[str]:
     notes = "".join(f" The program is {note}." for note in one.run.program.notes)
     lines.append(f"Data: {_checked(one.payload)}.{notes} Engine: {one.run.engine}.")
     return lines
+
+
+def _convoy_words(convoy: Convoy, ports: str) -> str:
+    """Return where a convoy comes from and what it costs."""
+    late, lost, together, fair = map(
+        units.format_time, (convoy.late_s, convoy.lost_s, convoy.together_s, convoy.fair_s)
+    )
+    return (
+        f"Convoy: {late} of late start cost {lost} more than that. Ports serve messages in the order in which they "
+        f"are posted ({ports}): those for the late rank come last at every sender, and then all meet at its port. "
+        f"Together the ranks take {together}; with fair ports, late as they are, {fair}."
+    )
 
 
 def _checked(payload: str) -> str:
@@ -207,6 +243,8 @@ def _entry(one: Outcome) -> dict[str, Any]:
         "links": [{"name": use.name, "bytes": use.bytes, "utilisation": use.share} for use in one.usage],
         "payload": one.payload,
         "engine": run.engine,
+        "what_if": one.what_if,
+        "convoy": None if one.convoy is None else asdict(one.convoy),
     }
 
 
@@ -230,7 +268,8 @@ def write_spreads(
     spreads: Sequence[Spread], canvas: Canvas, *, ranks: int, task: str, skew: str, next_command: str
 ) -> None:
     """Write the times of many draws: the verdict, the table, and theory beside the mean of the latest arrival."""
-    best = min(spreads, key=lambda one: one.mean_s)
+    best = min([one for one in spreads if not one.what_if] or spreads, key=lambda one: one.mean_s)
+    unreal = [one.algorithm for one in spreads if one.what_if]
     canvas.paragraph(
         f"Skew of {skew} makes {best.algorithm} take {units.format_time(best.mean_s)} on average, "
         f"{units.format_time(best.cost_s)} more than together; it waits for the slowest rank.",
@@ -253,6 +292,8 @@ def write_spreads(
         f"The latest of {ranks} ranks arrives {units.format_time(best.latest_s)} late on average, in every row alike; "
         f"theory says {units.format_time(best.expected_s)}: {best.rule}."
     )
+    for name in unreal:
+        canvas.paragraph(f"  {name}: {_UNREAL}.", indent="    ")
     canvas.heading("Next")
     canvas.paragraph(f"  {next_command}", indent="    ")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nhalf import units
 from nhalf.report.document import envelope
 from nhalf.report.verdict import joined
+from nhalf.simulate.machine import more_than_sold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,14 +20,20 @@ MATTERS = 0.005
 
 
 def write(
-    made: Loop, paces: Sequence[Pace], canvas: Canvas, *, tokens: int, slow: Sequence[str], next_command: str
+    made: Loop,
+    paces: Sequence[Pace],
+    canvas: Canvas,
+    *,
+    tokens: int,
+    slow: Sequence[str],
+    partial: str = "",
 ) -> None:
-    """Write what the straggler costs, the table, what each remedy gives back, and the next command.
+    """Write what the straggler costs, the table, and what each remedy gives back.
 
-    `slow` are the texts of stragglers that do all of their work slower.
+    `slow` are the texts of stragglers that do all of their work slower; `partial` says what was interrupted.
     """
     base, *others = paces
-    canvas.paragraph(_verdict(base, others), bold=True)
+    canvas.paragraph(_verdict(base, others, partial=partial), bold=True)
     shown = others[-1] if others else base
     canvas.paragraph(f"{shown.tokens_per_s:.4g} tokens/s, {units.format_time(shown.step_p50_s)} per step")
     scenario = made.scenario
@@ -56,54 +63,67 @@ def write(
     if slow:
         canvas.paragraph(
             f"  With {joined(list(slow))} all work of the device takes that much longer, reading memory too, which is "
-            f"{made.reads_share:.0%} of it. A throttled core clock alone leaves that as it is, and costs less.",
+            f"{100 * made.reads_share:.0f} % of it. A throttled core clock alone leaves that as it is, and costs less.",
             indent="  ",
         )
+    assumed = more_than_sold(scenario.system.name, made.ranks)
+    if assumed:
+        canvas.paragraph(f"  {assumed}.", indent="  ")
+    if made.is_what_if:
+        canvas.paragraph(f"  No library runs {made.algorithm} across NICs: this is a what-if only.", indent="  ")
     for one in others:
         if one.remedies:
             canvas.heading(f"Remedies for {one.straggler}")
             canvas.table(
                 ["<remedy", "tokens/s", "gained"],
                 [
-                    [remedy.name, f"{remedy.tokens_per_s:.4g}", f"{remedy.tokens_per_s / one.tokens_per_s - 1:+.1%}"]
+                    [
+                        remedy.name,
+                        f"{remedy.tokens_per_s:.4g}",
+                        f"{100 * (remedy.tokens_per_s / one.tokens_per_s - 1):+.1f} %",
+                    ]
                     for remedy in one.remedies
                 ],
             )
-    canvas.heading("Next")
-    canvas.paragraph(f"  {next_command}", indent="    ")
 
 
 def _lost(base: Pace, one: Pace) -> str:
     """Return the share of the tokens per second that is lost."""
-    return "-" if one is base else f"{1 - one.tokens_per_s / base.tokens_per_s:.1%}"
+    return "-" if one is base else f"{100 * (1 - one.tokens_per_s / base.tokens_per_s):.1f} %"
 
 
 def _paced(one: Pace) -> str:
     """Return who the others wait for."""
     return (
-        "nobody in particular" if one.pace_rank is None else f"rank {one.pace_rank} ({one.pace_share:.0%} of the time)"
+        "nobody in particular"
+        if one.pace_rank is None
+        else f"rank {one.pace_rank} ({100 * one.pace_share:.0f} % of the time)"
     )
 
 
-def _verdict(base: Pace, others: Sequence[Pace]) -> str:
+def _verdict(base: Pace, others: Sequence[Pace], *, partial: str) -> str:
     """Return what the straggler costs and what helps most."""
+    if not others and partial:
+        return "Interrupted before a straggler was played."
     if not others:
         return "Nobody is behind: no straggler was given."
     worst = min(others, key=lambda one: one.tokens_per_s)
     lost = 1 - worst.tokens_per_s / base.tokens_per_s
     if lost < MATTERS:
-        return f"{worst.straggler} costs next to nothing ({lost:.1%} of the tokens)."
-    verdict = f"{worst.straggler} costs {lost:.1%} of the tokens"
+        return f"{worst.straggler} costs next to nothing ({100 * lost:.1f} % of the tokens)."
+    verdict = f"{worst.straggler} costs {100 * lost:.1f} % of the tokens"
     if worst.pace_rank is not None:
         verdict += f": rank {worst.pace_rank} sets the pace"
-    helps = worst.remedies[0] if worst.remedies else None
-    if helps is None or helps.tokens_per_s <= worst.tokens_per_s:
+    if not worst.remedies:
+        return f"{verdict}."
+    helps = worst.remedies[0]
+    if helps.tokens_per_s <= worst.tokens_per_s:
         return f"{verdict}; no remedy here helps."
-    return f"{verdict}; best remedy: {helps.name} ({helps.tokens_per_s / worst.tokens_per_s - 1:+.1%})."
+    return f"{verdict}; best remedy: {helps.name} ({100 * (helps.tokens_per_s / worst.tokens_per_s - 1):+.1f} %)."
 
 
-def document(made: Loop, paces: Sequence[Pace], *, tokens: int) -> dict[str, Any]:
-    """Return the document of the contract."""
+def document(made: Loop, paces: Sequence[Pace], *, tokens: int, partial: str = "") -> dict[str, Any]:
+    """Return the document of the contract; `partial` says what was interrupted."""
     return envelope(
         "simulate",
         {
@@ -116,6 +136,9 @@ def document(made: Loop, paces: Sequence[Pace], *, tokens: int) -> dict[str, Any
             "collectives": made.collectives,
             "work_s": made.work_s,
             "collective_s": made.collective_s,
+            "what_if": made.is_what_if,
+            "assumed": more_than_sold(made.scenario.system.name, made.ranks) or None,
+            "partial": partial or None,
             "runs": [
                 {
                     "straggler": one.straggler or None,

@@ -87,6 +87,7 @@ def from_links(ranks: int, link: Link, wiring: Wiring) -> Machine:
     )
 
 
+_PAIR = 2
 _GROUP = {"torus": "row", "tree": "leaf", "nodes": "node"}
 
 
@@ -116,8 +117,12 @@ def _words(kind: str, ranks: int, wiring: Wiring) -> str:
     if kind == "tree":
         return f"a fat tree of {ranks // group} leaves of {group}, oversubscribed {wiring.oversubscription:g} to 1"
     if kind == "nodes":
-        return f"{ranks // group} nodes of {group} with {wiring.nics or group} NICs each"
+        return f"{ranks // group} nodes of {group} with {_nics(wiring.nics or group)} each"
     return {"mesh": "a full mesh", "ring": "a ring"}.get(kind, "a switch that blocks nothing")
+
+
+def _nics(count: int) -> str:
+    return "1 NIC" if count == 1 else f"{count} NICs"
 
 
 def from_fabric(fabric: Fabric, ranks: int) -> Machine:
@@ -162,6 +167,16 @@ def from_fabric(fabric: Fabric, ranks: int) -> Machine:
     )
 
 
+def more_than_sold(system: str, ranks: int) -> str:
+    """Return in words that ranks are more than the devices of a system that is a pair by its name; nothing otherwise.
+
+    The catalogue gives the links of such a system, not how many of it a network could join.
+    """
+    if "pair" not in system.split("-") or ranks <= _PAIR:
+        return ""
+    return f"{system} is {_PAIR} devices, {ranks} are assumed"
+
+
 def _across_nodes(fabric: Fabric, ranks: int, span: Span) -> Machine:
     """Return the machine of ranks on several nodes, or racks where a rack is one domain."""
     per_node = fabric.devices_per_node
@@ -181,5 +196,5 @@ def _across_nodes(fabric: Fabric, ranks: int, span: Span) -> Machine:
         span=span,
         group=per_node,
         plain=True,
-        words=f"{ranks // per_node} nodes of {per_node} with {count} NICs each",
+        words=f"{ranks // per_node} nodes of {per_node} with {_nics(count)} each",
     )

@@ -107,7 +107,7 @@ def _check(op: str, name: str, shape: Shape) -> None:
         )
     if shape.skew and (op not in SKEWED or name != "direct"):
         raise InputError(
-            f"{op} by {name} has no routing to skew", where="--skew", allowed=f"direct {', '.join(sorted(SKEWED))}"
+            f"{op} by {name} has no routing to skew", where="--routing", allowed=f"direct {', '.join(sorted(SKEWED))}"
         )
     if name in GROUPED and (shape.group < 1 or shape.ranks % shape.group):
         raise InputError(
