@@ -2,14 +2,15 @@
 
 A machine that is busy with other work makes ranks wait, and what they wait is in the time of a message. Where a limit
 is a few per cent, a measurement may therefore be repeated a few times, each with a control of its own; a number that is
-wrong stays wrong.
+wrong stays wrong. Where far more runs than the bed itself, a miss is a skip with its reason.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from tests.testbed import hosts, laws
@@ -28,6 +29,8 @@ pytestmark = [
 needs_mpi = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed: nhalf[mpi]")
 
 TRIES = 4
+OWN_LOAD = 3.0
+"""What the bed adds to the load of a machine: its relay and the ranks."""
 PREDICTED = 0.15
 SWEEP = ("--sizes", "8B:1MiB", "--budget", "2s")
 LIMITS = {"latency": 0.05, "bandwidth": 0.02, "half_size": 0.07}
@@ -70,7 +73,15 @@ def recovered(bed: Bed, imposed: Port, measure: Callable[[], dict[str, Any]]) ->
         if all(abs(misses[name]) <= LIMITS[name] for name in LIMITS):
             return
         seen.append(", ".join(f"{name} {100 * miss:+.1f} %" for name, miss in misses.items()))
-    pytest.fail(f"imposed {imposed}, and off in each of {TRIES} tries: {'; '.join(seen)}")
+    off_limits(f"imposed {imposed}, and off in each of {TRIES} tries: {'; '.join(seen)}")
+
+
+def off_limits(what: str) -> NoReturn:
+    """Fail; but a machine on which much else runs makes ranks wait, and says nothing of a few per cent."""
+    load, processors = os.getloadavg()[0], os.cpu_count() or 1
+    if load > processors + OWN_LOAD:
+        pytest.skip(f"the machine is busy (load {load:.1f} on {processors} processors), and {what}")
+    pytest.fail(what)
 
 
 @pytest.mark.parametrize(
@@ -177,4 +188,4 @@ def test_laws_with_the_fitted_link_predict_all_reduce(tmp_path: Path) -> None:
             fine |= {name for name, miss in misses.items() if abs(miss) <= PREDICTED}
             if len(fine) == 4:
                 return
-    pytest.fail(f"off the laws: {seen}")
+    off_limits(f"off the laws: {seen}")
