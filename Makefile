@@ -66,7 +66,7 @@ test: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/testbed
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore=tests/testbed
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 bench: $(DEV)
 	@$(BIN)/python tests/bench/speed.py
