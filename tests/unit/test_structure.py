@@ -68,7 +68,8 @@ def test_every_room_has_a_floor() -> None:
 def test_every_test_folder_is_run() -> None:
     folders = {path.parent.relative_to(ROOT).parts[:2] for path in (ROOT / "tests").rglob("test_*.py")}
     run = {tuple(folder.split("/")) for folder in PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"]}
-    assert folders - run <= {("tests", "bench")}
+    assert folders - run <= {("tests", "bench"), ("tests", "testbed")}
+    assert "-m pytest tests/testbed" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def pins() -> dict[str, Requirement]:
