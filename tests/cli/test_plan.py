@@ -215,3 +215,15 @@ def test_help_says_what_is_taken_where_a_flag_is_not_given() -> None:
     assert f"[default: {PROMPT}, if --context" in text
     assert f"[default: {OUTPUT}, if --context" in text
     assert "1024]" not in text[text.index("--context N") : text.index("--isl N")]
+
+
+def test_the_front_has_the_chosen_point_and_says_what_it_leaves_out() -> None:
+    flags = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--gpus", "16", "--tpot", "20ms", "--weights", "fp8")
+    document = invoke(*flags, "--json").document
+    text = invoke(*flags).out.split("Pareto front")[1]
+    points = sum(row["pareto"] for row in document["rows"])
+    marked = [
+        line for line in text.splitlines() if line.split() and line.split()[-4:][0] == str(document["chosen"]["batch"])
+    ]
+    assert "*" in marked[0]
+    assert f"of {points} points" in text

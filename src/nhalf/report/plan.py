@@ -153,15 +153,28 @@ def _front(plan: Plan, canvas: Canvas) -> None:
     if len(points) < 2:  # noqa: PLR2004  one point is no front
         return
     canvas.heading("Pareto front: nothing is faster for a user without less for a GPU")
-    kept = sorted({round(place) for place in np.linspace(0, len(points) - 1, min(_FRONT, len(points)))})
+    chosen = [place for place, point in enumerate(points) if plan.chosen is not None and _is(point, plan.chosen)]
+    spread = np.linspace(0, len(points) - 1, min(_FRONT, len(points)))
+    kept = sorted({*(round(place) for place in spread), *chosen})
     priced = plan.wish.price_per_hour is not None
     rows = []
-    for point in (points[place] for place in kept):
+    for place in kept:
+        point = points[place]
         cost = point.cost_per_mtoken(plan.wish.price_per_hour)
-        row = [name(point.layout), str(point.batch), rate(point.per_user), rate(point.per_gpu)]
+        layout = f"{name(point.layout)}{'*' if place in chosen else ''}"
+        row = [layout, str(point.batch), rate(point.per_user), rate(point.per_gpu)]
         rows.append([*row, *([units.format_money(cost or 0.0)] if priced else []), point.binding])
     heads = ["<layout", "batch", "tok/s/user", "tok/s/GPU", *(["$/Mtok"] if priced else []), "<binds"]
     canvas.table(heads, rows)
+    said = ["* the chosen one"] if chosen else []
+    said += [f"{len(kept)} of {len(points)} points, the others with --json"] if len(kept) < len(points) else []
+    if said:
+        canvas.paragraph(f"{'; '.join(said)}.")
+
+
+def _is(point: Choice, other: Choice) -> bool:
+    """Tell whether two points are the same layout at the same batch."""
+    return point.layout == other.layout and point.batch == other.batch
 
 
 def served(chosen: Choice, model: str) -> Served:
