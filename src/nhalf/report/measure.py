@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 4  # curves in full
 _ROWS = 6  # of how it was measured
+_FIRST = ("oversubscribed", "busy")  # doubts that change every number
 _STARTS = {
     "ping-pong": "ping-pong: half of the time there and back",
     "burst": "burst: many messages and one answer, shared by the messages",
@@ -48,6 +49,11 @@ def write(answer: Answer, canvas: Canvas) -> None:
     for line in answer.extras.verdicts:
         canvas.paragraph(line, bold=True)
     if answer.fit is not None:
+        _verdicts(answer.fit, canvas)
+    for doubt in answer.run["doubts"]:
+        if doubt["code"] in _FIRST:
+            canvas.paragraph(f"Doubtful: {doubt['text']}.", bold=True)
+    if answer.fit is not None:
         _fit(answer.fit, canvas)
     _extras(answer.extras, canvas)
     _how(answer.run, canvas)
@@ -55,11 +61,15 @@ def write(answer: Answer, canvas: Canvas) -> None:
     _next(answer, canvas)
 
 
-def _fit(fit: Fit, canvas: Canvas) -> None:
+def _verdicts(fit: Fit, canvas: Canvas) -> None:
     curves = fit.curves
     canvas.paragraph("\n".join(of_curve(curve) for curve in curves[:_SHOWN]), bold=True)
     if len(curves) > _SHOWN:
         canvas.paragraph(f"and {len(curves) - _SHOWN} more curves below")
+
+
+def _fit(fit: Fit, canvas: Canvas) -> None:
+    curves = fit.curves
     write_number(curves[0], canvas)
     if len(curves) > 1:
         canvas.heading("Curves")

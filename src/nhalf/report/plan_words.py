@@ -108,10 +108,14 @@ def require_answer(plan: Plan, system: str, suggestions: str = "") -> None:
     if plan.chosen is None:
         if plan.nearest is None:
             raise NoAnswerError(
-                f"{sum(plan.refused.values())} layouts of {plan.gpus} devices, and none fits in memory",
+                f"{_many(sum(plan.refused.values()), 'layout')} of {_many(plan.gpus, 'device')}, and none fits in memory",
                 where=system, do=suggestions or "add devices, or quantise with --weights",
             )  # fmt: skip
         raise NoAnswerError(_infeasible(plan), where=system)
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def judgement(plan: Plan, launched: Launched | None) -> str:
