@@ -107,8 +107,9 @@ def require_answer(plan: Plan, system: str, suggestions: str = "") -> None:
         raise InputError(what, where="nhalf plan", do="leave out a degree, or change --gpus")
     if plan.chosen is None:
         if plan.nearest is None:
+            tried, on = _many(sum(plan.refused.values()), "layout"), _many(plan.gpus, "device")
             raise NoAnswerError(
-                f"{_many(sum(plan.refused.values()), 'layout')} of {_many(plan.gpus, 'device')}, and none fits in memory",
+                f"{tried} of {on}, and none fits in memory",
                 where=system, do=suggestions or "add devices, or quantise with --weights",
             )  # fmt: skip
         raise NoAnswerError(_infeasible(plan), where=system)
