@@ -21,7 +21,8 @@ from nhalf.calibrate.evidence import Evidence, evidence
 from nhalf.calibrate.known import known_stacks
 from nhalf.calibrate.prior import prior
 from nhalf.catalog import files
-from nhalf.loading.cases import Options, cases, read_table
+from nhalf.loading.case_table import read_table
+from nhalf.loading.cases import Options, cases
 from nhalf.loading.measured import measured_s
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from nhalf.calibrate.fit import NOISE
 from nhalf.calibrate.prior import prior
 from nhalf.calibrate.stack import WITHIN
 from nhalf.catalog import calibration
-from nhalf.loading.cases import Options, cases, read_table
+from nhalf.loading.case_table import read_table
+from nhalf.loading.cases import Options, cases
 from nhalf.loading.golden import SERVING
 from nhalf.loading.measured import measured_s, unflagged
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from nhalf.breakdown import Array
     from nhalf.calibrate.evidence import Evidence
-    from nhalf.loading.cases import Table
+    from nhalf.loading.case_table import Table
     from nhalf.predict.response import Indices, Mask
 
 GOALS = {

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 
-from nhalf.loading.cases import Table, cases, read_table
+from nhalf.loading.case_table import Table, read_table
+from nhalf.loading.cases import cases
 from nhalf.loading.golden import SERVING
 from nhalf.loading.predictions import predictions
 from nhalf.report.predict import table as written

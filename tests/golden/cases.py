@@ -15,7 +15,8 @@ import numpy as np
 from nhalf.breakdown import columns
 from nhalf.catalog import overlay
 from nhalf.citation import Datum
-from nhalf.loading.cases import Options, Table, cases
+from nhalf.loading.case_table import Table
+from nhalf.loading.cases import Options, cases
 from nhalf.loading.predictions import predictions
 from nhalf.predict.step import decode
 

@@ -17,7 +17,8 @@ from nhalf.calibrate.split import splits
 from nhalf.calibrate.stack import refit
 from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.loading import load
-from nhalf.loading.cases import Cases, Options, Table, cases, read_table
+from nhalf.loading.case_table import Table, read_table
+from nhalf.loading.cases import Cases, Options, cases
 from nhalf.loading.golden import SERVING
 from nhalf.loading.measured import measured_s
 from nhalf.predict.step import decode

@@ -11,7 +11,8 @@ import pytest
 from nhalf.errors import InputError
 from nhalf.loading import load
 from nhalf.loading.case_checks import findings
-from nhalf.loading.cases import Cases, Options, Table, cases, read_table
+from nhalf.loading.case_table import Table, read_table
+from nhalf.loading.cases import Cases, Options, cases
 from nhalf.loading.golden import SERVING
 from nhalf.loading.kv_rule import assumed_kv
 from nhalf.loading.measured import measured_s, unflagged

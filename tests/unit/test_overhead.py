@@ -10,7 +10,8 @@ from nhalf.calibrate.evidence import evidence
 from nhalf.calibrate.fit import NOISE
 from nhalf.calibrate.prior import prior
 from nhalf.catalog import store
-from nhalf.loading.cases import Table, cases
+from nhalf.loading.case_table import Table
+from nhalf.loading.cases import cases
 from nhalf.loading.request import Request, load, scenarios
 from nhalf.predict.response import CONSTANTS
 from nhalf.predict.step import decode

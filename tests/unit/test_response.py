@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from nhalf.loading.cases import Cases, Table, cases
+from nhalf.loading.case_table import Table
+from nhalf.loading.cases import Cases, cases
 from nhalf.predict.response import CONSTANTS, Response, joined, response
 from nhalf.predict.step import decode
 

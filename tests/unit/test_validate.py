@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from nhalf.errors import InputError, NoAnswerError
-from nhalf.loading.cases import Table, cases
+from nhalf.loading.case_table import Table
+from nhalf.loading.cases import cases
 from nhalf.loading.predictions import predictions
 from nhalf.validate import Validation, gate, require, validate
 

@@ -12,13 +12,14 @@ from nhalf.calibrate.evidence import evidence
 from nhalf.calibrate.prior import NEVER_FROM_STEPS, prior
 from nhalf.catalog import calibration
 from nhalf.citation import Datum
-from nhalf.loading.cases import Options, Table, cases
+from nhalf.loading.cases import Options, cases
 from nhalf.loading.measured import measured_s
 from nhalf.loading.predictions import Predictions, predictions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nhalf.loading.case_table import Table
     from nhalf.predict.response import Indices
 
 

@@ -27,8 +27,8 @@ def predict(cases: str, target: str | None, stack: str | None, **defaults: str |
     moe_tp, moe_ep; others pass through, and what was measured is never read.
     """
     from nhalf.loading.case_assumptions import assumptions
+    from nhalf.loading.case_table import read_table
     from nhalf.loading.cases import cases as load
-    from nhalf.loading.cases import read_table
     from nhalf.loading.predictions import predictions
 
     flags.written_as(target, ".csv", "a table, which is written as CSV")

@@ -10,7 +10,7 @@ from nhalf.errors import InputError
 from nhalf.loading.case_defaults import typed
 from nhalf.loading.case_options import options
 from nhalf.report import validate as report
-from nhalf.report.predict import counted
+from nhalf.report.words import counted
 
 
 @click.command()
@@ -39,8 +39,8 @@ def validate(
     from nhalf.loading import bench
     from nhalf.loading.case_assumptions import assumptions
     from nhalf.loading.case_checks import findings
+    from nhalf.loading.case_table import read_table
     from nhalf.loading.cases import cases as load
-    from nhalf.loading.cases import read_table
     from nhalf.loading.golden import SERVING
     from nhalf.loading.measured import measured_s, unflagged
     from nhalf.loading.predictions import predictions

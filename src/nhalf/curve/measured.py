@@ -156,7 +156,7 @@ class MeasuredCurve:
         return found
 
     def line(self, ranks: int) -> Line:
-        """Return the alpha-beta line nearest to the measured points; between measured ranks, to the knots in between.
+        """Return the alpha-beta line nearest to the measured points; between measured ranks, to the curve at all sizes.
 
         Raises InputError when the ranks lie outside the measured ones or are 1.
         """

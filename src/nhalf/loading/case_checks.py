@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nhalf.breakdown import Array
-    from nhalf.loading.cases import Cases, Group, Table
+    from nhalf.loading.case_table import Table
+    from nhalf.loading.cases import Cases, Group
 
 REPEAT: Final = 0.18
 """A repeated run differs by more than 18 % once in ten times (the house's decode-step note): beyond it is no noise."""

@@ -9,10 +9,7 @@ measured is never looked at here.
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import math
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -25,9 +22,8 @@ from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout, check
-from nhalf.loading.files import read_text
+from nhalf.loading.case_model import DTYPES, model_of
 from nhalf.loading.kv_rule import assumed_kv, other_kv_bytes
-from nhalf.loading.model import transformer_of
 from nhalf.predict.memory import held_weights
 from nhalf.scenario import Scenario
 from nhalf.transformer import BITS, KV_BYTES
@@ -35,9 +31,9 @@ from nhalf.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from nhalf.breakdown import Array
+    from nhalf.loading.case_table import Table
     from nhalf.predict.response import Indices
     from nhalf.stack import Stack
     from nhalf.system import System
@@ -50,58 +46,9 @@ LARGEST = 1e9
 """No run has more sequences or tokens: a larger number is in another unit, or a slip."""
 MEASURED = ("tpot_s", "ttft_s")
 """Columns that hold measurements: `predict` passes them through and never reads them."""
+_NEEDED = (("model",), ("system",), ("concurrency", "batch"))
 _LONGEST_LIST = 120
 """A list of allowed names that has more letters is no help in a cell."""
-_NEEDED = (("model",), ("system",), ("concurrency", "batch"))
-_ONE_BYTE = ("fp8", "fp8_block", "fp8_static", "fp8_ootb", "w8a8", "float8")
-DTYPES = {
-    **dict.fromkeys(_ONE_BYTE, "fp8"),
-    **dict.fromkeys(("bfloat16", "bf16", "float16", "fp16", "half"), "bf16"),
-    **dict.fromkeys(("w4a16_mxfp4", "w4a8_mxfp4_mxfp8", "mxfp4"), "mxfp4"),
-    **dict.fromkeys(("int4", "int4_wo", "w4a16", "w4afp8", "awq", "gptq"), "int4"),
-    **dict.fromkeys(("nvfp4", "fp4"), "nvfp4"),
-    **dict.fromkeys(("int8", "int8_wo", "w8a16"), "int8"),
-}
-"""The dtypes that a table may name, by every spelling that is known."""
-_SUFFIX = re.compile(
-    r"(?P<base>.+?)-(?P<dtype>FP8|NVFP4|FP4|MXFP4|AWQ|GPTQ|INT4|INT8|W8A8|W4A16)(?:-.*)?", re.IGNORECASE
-)
-"""How the names of quantised repositories end."""
-_MAKERS = (
-    "deepseek-ai",
-    "google",
-    "meta-llama",
-    "MiniMaxAI",
-    "mistralai",
-    "moonshotai",
-    "nvidia",
-    "openai",
-    "Qwen",
-    "XiaomiMiMo",
-    "zai-org",
-)
-"""Under whose name a base model is known that someone else quantised."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Table:
-    """A table as it was read: its header and its rows of text; `first_line` is the line of the first row."""
-
-    path: str
-    header: tuple[str, ...]
-    rows: list[list[str]]
-    first_line: int = 2
-
-    def column(self, name: str) -> list[str]:
-        """Return the texts of a column; empty ones where the table does not have it."""
-        if name not in self.header:
-            return [""] * len(self.rows)
-        at = self.header.index(name)
-        return [row[at] for row in self.rows]
-
-    def line(self, row: int) -> int:
-        """Return the line of a row in the file."""
-        return self.first_line + row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -146,38 +93,6 @@ class Options:
     defaults: Mapping[str, str] = field(default_factory=dict)
     calibrated: bool = True
     constants: Mapping[str, Datum] = field(default_factory=dict)
-
-
-def read_table(path: Path) -> Table:
-    """Return the table in a CSV file.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, has no rows, or a row has another number of cells than the header.
-    """
-    try:
-        rows = list(csv.reader(io.StringIO(read_text(path))))
-    except csv.Error as error:
-        raise InputError(f"this is not CSV: {error}", where=str(path), allowed="a CSV file with a header") from error
-    while rows and not rows[-1]:
-        rows.pop()  # empty lines at the end
-    if len(rows) < 2:  # noqa: PLR2004  a header and one row
-        raise InputError("there are no rows below a header", where=str(path), allowed="a CSV file with a header")
-    header = tuple(name.strip() for name in rows[0])
-    if len(header) == 1 and (other := next((mark for mark in ";\t|" if mark in header[0]), "")):
-        raise InputError(
-            f"the cells are parted by {other!r}", where=str(path), allowed="commas", do="save it with commas"
-        )
-    twice = next((name for name in header if name and header.count(name) > 1), "")
-    if twice:
-        raise InputError(f"the column {twice!r} is there twice", where=f"{path}:1", do="leave one")
-    for number, row in enumerate(rows[1:], start=2):
-        if not row:
-            raise InputError("this line is empty", where=f"{path}:{number}", do="delete it")
-        if len(row) != len(header):
-            raise InputError(f"{len(row)} cells", where=f"{path}:{number}", allowed=f"{len(header)}, as in the header")
-    return Table(path=str(path), header=header, rows=rows[1:])
 
 
 def cases(table: Table, options: Options | None = None) -> Cases:
@@ -321,31 +236,6 @@ def curves_of(system: System, library: str, mode: Mode) -> System:
     modes = (mode, Mode.EAGER) if mode == Mode.GRAPH else (mode,)
     found = (find(system.curves, library, mode=each, op=Op.ALL_REDUCE) for each in modes)
     return replace(system, curves=tuple(curve for curve in found if curve is not None))
-
-
-def model_of(name: str) -> tuple[Transformer, str]:
-    """Return the model that a name means, and the dtype that the end of the name states, or an empty string.
-
-    A quantised repository that the catalogue does not hold is its base model in another dtype: `nvidia/GLM-5-NVFP4`.
-
-    Raises
-    ------
-    InputError
-        Neither the name nor its base is known.
-    """
-    try:
-        return transformer_of(name), ""
-    except InputError:
-        stated = _SUFFIX.fullmatch(name.rpartition("/")[2])
-        if stated is None:
-            raise
-        base = stated["base"]
-        for known in (base, base.removesuffix("-Instruct"), *(f"{maker}/{base}" for maker in _MAKERS)):
-            try:
-                return transformer_of(known), DTYPES[stated["dtype"].lower().replace("-", "")]
-            except InputError:
-                continue
-        raise
 
 
 def _weights(key: Mapping[str, str], transformer: Transformer, stored: str) -> str:

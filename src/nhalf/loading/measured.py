@@ -10,7 +10,7 @@ from nhalf.errors import InputError
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
-    from nhalf.loading.cases import Table
+    from nhalf.loading.case_table import Table
     from nhalf.predict.response import Mask
 
 

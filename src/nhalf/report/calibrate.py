@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.document import envelope
-from nhalf.report.predict import counted
 from nhalf.report.validate import checks, percent
+from nhalf.report.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.decide.scaling_curve import curves
 from nhalf.report.document import envelope
-from nhalf.report.predict import counted
+from nhalf.report.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,6 +9,7 @@ from nhalf import units
 from nhalf.evidence.verdict import QUANTITIES, of_curve
 from nhalf.report.document import envelope
 from nhalf.report.fit import write_curve, write_number, write_skipped
+from nhalf.report.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,7 +129,7 @@ def _how(run: Mapping[str, Any], canvas: Canvas) -> None:
         canvas.paragraph(f"  {text}: the intervals of the fit are between launches", indent="    ")
     ranks = run["ranks"]
     hosts = sorted({rank["host"] for rank in ranks})
-    shown = f"{len(ranks)} ranks on {len(hosts)} host{'s' * (len(hosts) != 1)}"
+    shown = f"{len(ranks)} ranks on {counted(len(hosts), 'host')}"
     canvas.paragraph(f"  {shown}; {run['clock']}; order from seed {run['seed']}; {run['seconds']:.1f} s", indent="    ")
 
 

@@ -11,6 +11,7 @@ from nhalf.decide.levers import levers
 from nhalf.decide.regime import TIE
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.report.verdict import WORDS, joined, percent
+from nhalf.report.words import counted
 
 if TYPE_CHECKING:
     from nhalf.decide.candidates import Choice
@@ -107,16 +108,12 @@ def require_answer(plan: Plan, system: str, suggestions: str = "") -> None:
         raise InputError(what, where="nhalf plan", do="leave out a degree, or change --gpus")
     if plan.chosen is None:
         if plan.nearest is None:
-            tried, on = _many(sum(plan.refused.values()), "layout"), _many(plan.gpus, "device")
+            tried, on = counted(sum(plan.refused.values()), "layout"), counted(plan.gpus, "device")
             raise NoAnswerError(
                 f"{tried} of {on}, and none fits in memory",
                 where=system, do=suggestions or "add devices, or quantise with --weights",
             )  # fmt: skip
         raise NoAnswerError(_infeasible(plan), where=system)
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def judgement(plan: Plan, launched: Launched | None) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from nhalf import units
 from nhalf.loading.case_assumptions import assumptions
 from nhalf.report.document import envelope
+from nhalf.report.words import counted
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
@@ -87,11 +88,6 @@ def write(found: Predictions, canvas: Canvas, *, output: str) -> None:
     measured = "tpot_s" in found.cases.table.header
     path = found.cases.table.path
     canvas.paragraph(f"  nhalf validate {path}" if measured else f"  column predicted_tpot_s of {output}")
-
-
-def counted(count: int, noun: str = "row") -> str:
-    """Return a number of rows, or of another noun, in words."""
-    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def document(found: Predictions) -> dict[str, Any]:

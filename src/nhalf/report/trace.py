@@ -9,6 +9,7 @@ import numpy as np
 from nhalf import units
 from nhalf.report.canvas import grid
 from nhalf.report.verdict import joined, percent
+from nhalf.report.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +32,7 @@ def write(study: Study, canvas: Canvas, *, next_command: str, fit: Fit | None = 
     canvas.heading("Read")
     for line in _read(study):
         canvas.paragraph(f"  {line}", indent="    ")
-    canvas.heading(f"Budget of a step (mean of {_count(len(study.timeline.labels), 'step')})")
+    canvas.heading(f"Budget of a step (mean of {counted(len(study.timeline.labels), 'step')})")
     _write_budget(study, canvas)
     canvas.heading("Collectives")
     _write_collectives(study, canvas)
@@ -110,7 +111,7 @@ def _read(study: Study) -> Iterable[str]:
     events = sum(trace.events for trace in traces)
     ranks = ", ".join(str(trace.rank) for trace in traces[:16]) + (", ..." if len(traces) > 16 else "")  # noqa: PLR2004
     yield (
-        f"ranks {ranks} ({traces[0].device}, {events:,} events); {_count(len(timeline.labels), 'step')}, "
+        f"ranks {ranks} ({traces[0].device}, {events:,} events); {counted(len(timeline.labels), 'step')}, "
         f"marked by {traces[0].steps.marker}"
     )
     yield "communication: " + "; ".join(_counted(study))
@@ -279,10 +280,6 @@ def _write_gains(study: Study, canvas: Canvas) -> None:
 
 def _shortened(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def write_difference(found: Difference, canvas: Canvas) -> None:

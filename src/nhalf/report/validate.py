@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.document import envelope
-from nhalf.report.predict import counted
+from nhalf.report.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,22 +81,17 @@ def _row(score: Score) -> list[str]:
     ]
 
 
+def _compared(found: Ratio | Switch) -> list[str]:
+    """Return the cells of what one change makes of a step, as measured and as predicted."""
+    return [str(found.pairs), f"{found.measured:.2f}", f"{found.predicted:.2f}", percent(found.median_error)]
+
+
 def _ratios(ratios: Sequence[Ratio], canvas: Canvas) -> None:
     """Write what doubling the devices makes of a step: where communication shows."""
     if not ratios:
         return
     canvas.heading("Step on twice the devices over step (where communication shows)")
-    rows = [
-        [
-            f"TP{ratio.fewer} -> TP{ratio.more}",
-            str(ratio.pairs),
-            f"{ratio.measured:.2f}",
-            f"{ratio.predicted:.2f}",
-            percent(ratio.median_error),
-            f"{100 * ratio.bias:+.0f} %",
-        ]
-        for ratio in ratios
-    ]
+    rows = [[f"TP{ratio.fewer} -> TP{ratio.more}", *_compared(ratio), f"{100 * ratio.bias:+.0f} %"] for ratio in ratios]
     canvas.table(["<", "pairs", "measured", "predicted", "off", "bias"], rows)
 
 
@@ -105,16 +100,7 @@ def _switches(switches: Sequence[Switch], canvas: Canvas) -> None:
     if not switches:
         return
     canvas.heading("Step of one over the other, all else alike (where communication shows)")
-    rows = [
-        [
-            f"{switch.column} {switch.after} / {switch.before}",
-            str(switch.pairs),
-            f"{switch.measured:.2f}",
-            f"{switch.predicted:.2f}",
-            percent(switch.median_error),
-        ]
-        for switch in switches
-    ]
+    rows = [[f"{switch.column} {switch.after} / {switch.before}", *_compared(switch)] for switch in switches]
     canvas.table(["<", "pairs", "measured", "predicted", "off"], rows)
 
 

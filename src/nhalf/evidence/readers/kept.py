@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -15,6 +15,15 @@ MOST_KEPT: Final = 4096
 fits into memory."""
 
 
+@dataclass(slots=True)
+class _Alike:
+    """Runs of one sweep with their place among all tables: of those `seen`, one in `every` is kept."""
+
+    kept: list[tuple[int, Table]] = field(default_factory=list)
+    every: int = 1
+    seen: int = 0
+
+
 class Kept:
     """Tables in the order in which they came; of many alike, every second is dropped whenever there are too many.
 
@@ -23,9 +32,7 @@ class Kept:
     """
 
     def __init__(self) -> None:
-        self._alike: dict[object, list[tuple[int, Table]]] = {}
-        self._every: dict[object, int] = {}
-        self._seen: dict[object, int] = {}
+        self._groups: dict[object, _Alike] = {}
         self._count = 0
 
     def extend(self, tables: Iterable[Table]) -> None:
@@ -34,22 +41,24 @@ class Kept:
             self._add(table)
 
     def _add(self, table: Table) -> None:
-        key = _key(table)
-        group = self._alike.setdefault(key, [])
-        seen = self._seen[key] = self._seen.get(key, 0) + 1
+        group = self._groups.setdefault(_key(table), _Alike())
         self._count += 1
-        if group and (seen - 1) % self._every.setdefault(key, 1):
-            group[-1] = (group[-1][0], _standing_for(group[-1][1], table))
+        group.seen += 1
+        if (group.seen - 1) % group.every:
+            place, last = group.kept[-1]
+            group.kept[-1] = place, _standing_for(last, table)
             return
-        group.append((self._count, table))
-        if len(group) > MOST_KEPT:
-            self._every[key] = 2 * self._every.get(key, 1)
-            pairs = [group[at : at + 2] for at in range(0, len(group), 2)]
-            group[:] = [(at[0][0], _standing_for(at[0][1], *(table for _, table in at[1:]))) for at in pairs]
+        group.kept.append((self._count, table))
+        if len(group.kept) > MOST_KEPT:
+            group.every *= 2
+            pairs = [group.kept[at : at + 2] for at in range(0, len(group.kept), 2)]
+            group.kept = [(at[0][0], _standing_for(at[0][1], *(table for _, table in at[1:]))) for at in pairs]
 
     def tables(self) -> list[Table]:
         """Return the tables that are kept, in their order."""
-        return [table for _, table in sorted((each for group in self._alike.values() for each in group), key=_place)]
+        return [
+            table for _, table in sorted((each for group in self._groups.values() for each in group.kept), key=_place)
+        ]
 
 
 def _place(each: tuple[int, Table]) -> int:
