@@ -175,7 +175,7 @@ def test_other_pages_are_quiet_and_drawn(arguments: tuple[str, ...], report: Pat
 @pytest.mark.parametrize(
     ("arguments", "mark", "parts"),
     [
-        (PLAN, "#chart-pareto-0 .mark-symbol path:last-of-type", [r"layout\s+TP8 x2", r"first token\s+\d+ ms to"]),
+        (PLAN, "#chart-pareto-0 .mark-symbol path:last-of-type", [r"layout\s+TP8 x2", r"first token\s+[\d.]+ ms to"]),
         (PLAN, "#chart-ranking-0 .mark-rect path", [r"part\s+weights: ", r"within the limits\s+(yes|marginal)"]),
         (BUY, "#chart-gains-0-1 .mark-rect:not([aria-hidden]) path", [r"80 % band\s+\d+ to \d+ %", r"with it\s+\d"]),
         (SWEEP, "#chart-map-0 .layer_1_marks path", [r"binds\s+weights", r"per user\s+[\d.]+ tokens/s"]),
