@@ -22,8 +22,9 @@ class Device:
     """One accelerator.
 
     `memory_bytes` [bytes] is what the driver reports, `memory_bandwidth_bytes_per_s` [bytes/s] the datasheet rate of
-    its memory, the `*_flop_per_s` [FLOP/s] its dense peaks; a dtype the device cannot compute in has the peak of the
-    dtype its kernels convert to.
+    its memory, `streaming_efficiency` [1] the share of it that a benchmark which only streams was measured to reach (1
+    where nobody measured), the `*_flop_per_s` [FLOP/s] its dense peaks; a dtype the device cannot compute in has the
+    peak of the dtype its kernels convert to.
     """
 
     name: str
@@ -33,3 +34,4 @@ class Device:
     bf16_flop_per_s: Quantity
     fp8_flop_per_s: Quantity
     fp4_flop_per_s: Quantity
+    streaming_efficiency: Quantity = 1.0

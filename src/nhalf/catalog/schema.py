@@ -45,8 +45,17 @@ class RungsFile(Table, frozen=True, kw_only=True):
     rungs: dict[str, dict[str, Any]]
 
 
+_UNMEASURED = Ratio(
+    value="1",
+    source="nhalf-priors",
+    locator="what the memory sustains was not measured: the stack's own efficiency alone",
+    kind="assumed",
+    date="2026-11",
+)
+
+
 class DeviceEntry(Table, frozen=True, kw_only=True):
-    """An accelerator."""
+    """An accelerator; `streaming_efficiency` is what was measured of `memory_bandwidth`, where somebody did."""
 
     name: str
     architecture: str
@@ -55,6 +64,7 @@ class DeviceEntry(Table, frozen=True, kw_only=True):
     bf16: FlopRate
     fp8: FlopRate
     fp4: FlopRate
+    streaming_efficiency: Ratio = _UNMEASURED
 
 
 class NamedDevice(Table, frozen=True, kw_only=True):
