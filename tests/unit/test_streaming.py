@@ -11,6 +11,7 @@ from nhalf.breakdown import columns
 from nhalf.catalog import overlay, store
 from nhalf.errors import InputError
 from nhalf.loading.request import load
+from nhalf.predict.prefill import predicted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,11 +35,14 @@ def test_reads_are_at_the_lesser_of_what_the_engine_and_the_memory_reach() -> No
 
 
 def test_experts_and_the_prompts_cache_are_bound_too() -> None:
-    for model, phase, column in (("gpt-oss-20b", "decode", "experts"), ("llama-3.1-8b", "prefill", "kv")):
-        asked = {"on": "h200-sxm", "phase": phase, **({"isl": 4096, "chunk": 512} if phase == "prefill" else {})}
-        free = columns(nhalf.decode(load(model, **asked)))[column]
-        bound = columns(nhalf.decode(load(model, set={PATH: "0.3"}, **asked)))[column]
-        assert bound > 1.5 * free
+    def read(bound: str) -> tuple[float, float]:
+        experts = load("gpt-oss-20b", on="h200-sxm", set={PATH: bound})
+        prompt = load("llama-3.1-8b", on="h200-sxm", phase="prefill", isl=4096, chunk=512, set={PATH: bound})
+        return float(columns(nhalf.decode(experts))["experts"]), float(columns(predicted(prompt))["kv"])
+
+    free, bound = read("1"), read("0.3")
+    assert bound[0] > 1.5 * free[0]
+    assert bound[1] > 1.5 * free[1]
 
 
 def test_the_formula_names_it_only_where_somebody_measured() -> None:

@@ -157,12 +157,14 @@ SomeConstants: type[msgspec.Struct] = msgspec.defstruct(
 class EngineEntry(Table, frozen=True, kw_only=True):
     """A serving engine, the library it brings and the mode it runs in unless told otherwise.
 
-    `constants` are those of a decode step that are its own: tables as in `Constants`.
+    `constants` are those of a decode step that are its own: tables as in `Constants`. `gathers_at_root` tells that its
+    nodes send to one root over TCP sockets.
     """
 
     title: str
     library: str
     mode: Mode
+    gathers_at_root: bool = False
     constants: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
