@@ -13,8 +13,8 @@ from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout
+from nhalf.loading import peers, switches
 from nhalf.loading import request_checks as checks
-from nhalf.loading import switches
 from nhalf.loading.changes import apply, moved
 from nhalf.loading.degrees import FLAGS, Degrees
 from nhalf.loading.kv_rule import default_reason
@@ -209,12 +209,7 @@ def _completed(request: Request, transformer: Transformer) -> tuple[Request, lis
         systems = [store.find("system", name, where="--on") for name in request.systems]
         reason = default_reason(transformer.kv_dtype, weights=weights, engine=engine, systems=systems)
         chosen.append(("kv", "--kv", transformer.kv_dtype, reason))
-    if request.engine is None:
-        chosen.append(("engine", "--engine", engine, "the most used"))
-    if request.mode is None:
-        own = store.engine_entry(engine).mode
-        reason = "engines decode in CUDA graphs" if own == Mode.GRAPH else f"{engine} has no CUDA graphs"
-        chosen.append(("mode", "--mode", str(own), reason))
+    chosen += _of_engine(request, engine)
     completed = replace(request, **{name: value for name, _, value, _ in chosen})  # type: ignore[arg-type]
     if completed.library is None:
         chosen.append(("library", "--library", "", "the engine's own"))
@@ -231,6 +226,20 @@ def _completed(request: Request, transformer: Transformer) -> tuple[Request, lis
     return replace(completed, assumed={**request.assumed, **assumed}), found
 
 
+def _of_engine(request: Request, engine: str) -> list[tuple[str, str, object, str]]:
+    """Return the choices about the engine that are open: their names, flags and values, and why."""
+    chosen: list[tuple[str, str, object, str]] = []
+    if request.engine is None:
+        chosen.append(("engine", "--engine", engine, "the most used"))
+    if request.mode is None:
+        own = store.engine_entry(engine).mode
+        reason = "engines decode in CUDA graphs" if own == Mode.GRAPH else f"{engine} has no CUDA graphs"
+        chosen.append(("mode", "--mode", str(own), reason))
+    if request.library is None and request.options.p2p == "off":
+        chosen.append(("library", "--library", peers.LIBRARY, "other kernels need peer access"))
+    return chosen
+
+
 _FLAGS = {"batches": "batch"}
 """The flags of fields that are called otherwise."""
 
@@ -244,11 +253,15 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
     """Return the scenario of one system with every change applied, and what looks doubtful about the changes."""
     mode = Mode.parse(request.mode or "graph", where="--mode")
     system, origins = store.system(name, curves=True, where="--on")
+    if request.options.p2p == "off":
+        peers.check(request.library)
+        system, through_host = peers.without(system)
+        origins |= through_host
     stack, stack_origins = store.stack(
         request.engine or "vllm", library=request.library, mode=mode, architecture=system.device.architecture
     )
     system = replace(system, curves=_curves(system, stack))
-    if request.options.exchange == "all-to-all":
+    if request.options.exchange == "all-to-all" and request.options.p2p != "off":
         system = replace(system, routed=store.routed(name))
     workload = _workload(request)
     if kv_assumed:
