@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nhalf.catalog import calibration, overlay, store
-from nhalf.catalog.curves import find
+from nhalf.catalog.curves import of_library
 from nhalf.catalog.measured_stacks import of_its_own
 from nhalf.citation import Datum
-from nhalf.collective import Mode, Op
+from nhalf.collective import Mode
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout
 from nhalf.loading import peers, switches
@@ -29,10 +29,7 @@ from nhalf.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nhalf.curve import MeasuredCurve
     from nhalf.link import Link
-    from nhalf.stack import Stack
-    from nhalf.system import System
     from nhalf.transformer import Transformer
 
 
@@ -260,7 +257,7 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
     stack, stack_origins = store.stack(
         request.engine or "vllm", library=request.library, mode=mode, architecture=system.device.architecture
     )
-    system = replace(system, curves=_curves(system, stack))
+    system = replace(system, curves=of_library(system.curves, stack.library.name, stack.mode))
     if request.options.exchange == "all-to-all" and request.options.p2p != "off":
         system = replace(system, routed=store.routed(name))
     workload = _workload(request)
@@ -283,13 +280,6 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
     if request.stack is not None:
         scenario = read_stack(request.stack).applied(scenario)
     return apply(scenario, request.changes)
-
-
-def _curves(system: System, stack: Stack) -> tuple[MeasuredCurve, ...]:
-    """Return the curves of the stack's library: in its mode, and as its host would launch it without graphs."""
-    modes = (stack.mode, Mode.EAGER) if stack.mode == Mode.GRAPH else (stack.mode,)
-    found = (find(system.curves, stack.library.name, mode=mode, op=Op.ALL_REDUCE) for mode in modes)
-    return tuple(curve for curve in found if curve is not None)
 
 
 def _assumed_kv(workload: Workload) -> Datum:
