@@ -9,10 +9,14 @@ import numpy as np
 
 from nhalf import units
 from nhalf.breakdown import columns
-from nhalf.report import verdict
+from nhalf.catalog import store
+from nhalf.predict import incast
+from nhalf.report import verdict, words
 from nhalf.report.document import whole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nhalf.decide.comparison import Comparison, Panel, Row
     from nhalf.report.canvas import Canvas
 
@@ -40,10 +44,14 @@ def exchange_notes(comparison: Comparison) -> list[str]:
     """Return what the collectives across nodes and those of experts rest on, and what splitting TP over nodes costs."""
     rows = comparison.rows
     notes = []
-    planned = dict.fromkeys(row.label for row in rows if row.crosses_nodes and row.kind == "modelled")
-    if planned:
-        names = verdict.joined(list(planned))
-        notes.append(f"{names}: nothing was measured across nodes; NCCL's own plan is taken, and the band is wide.")
+    planned: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row.crosses_nodes and row.kind == "modelled":
+            planned.setdefault(plan_of(row.scenario.stack.library.name), {})[row.label] = None
+    for plan, labels in planned.items():
+        names = verdict.joined(list(labels))
+        notes.append(f"{names}: nothing was measured across nodes; {plan} taken, and the band is wide.")
+    notes += incast_notes(rows)
     for row in rows:
         found = row.split
         if found is not None and not row.prefills:
@@ -60,6 +68,18 @@ def exchange_notes(comparison: Comparison) -> list[str]:
         )
         notes.append(f"{label}: {way} {how}.")
     return notes
+
+
+def plan_of(library: str) -> str:
+    """Return whose plan a collective of a library rests on where nothing was measured, with its verb."""
+    tuner = store.library_entry(library).tuner
+    return "the law of the links and a fixed time are" if tuner == "prior" else "NCCL's own plan is"
+
+
+def incast_notes(rows: Sequence[Row]) -> list[str]:
+    """Return that nodes which answer one root at once may overrun its port of the switch, where so many do."""
+    labels = dict.fromkeys(row.label for row in rows if incast.possible(row.scenario))
+    return [f"{verdict.joined(list(labels))}: {words.INCAST}."] if labels else []
 
 
 def write_memory(comparison: Comparison, canvas: Canvas) -> None:
