@@ -62,9 +62,11 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """One of the rows that are furthest off: its line in the file, what it is, and both times [s]."""
+    """One of the rows that are furthest off: its file and line, where that is in words, what it is, both times [s]."""
 
+    file: str
     line: int
+    place: str
     name: str
     measured_s: float
     predicted_s: float
@@ -232,11 +234,17 @@ def _switches(found: Predictions, measured_s: Array, rows: Indices) -> Iterator[
 def _miss(found: Predictions, row: int, measured_s: Array) -> Miss:
     """Return a row that is far off, with what it is in short."""
     table = found.cases.table
-    cells = {name: table.column(name)[row] for name in ("model", "system", "engine", "tp", "concurrency", "isl", "osl")}
-    load = f"{cells['concurrency']} x {cells['isl']}+{cells['osl']}"
-    name = f"{cells['model']} on {cells['system']}, {cells['engine']}, TP{cells['tp']}, {load}"
+    group = found.cases.groups[found.group[row]]
+    cells = {name: table.column(name)[row] for name in ("concurrency", "batch", "isl", "osl", "context")}
+    length = f"{cells['isl']}+{cells['osl']}" if cells["isl"] and cells["osl"] else f"{cells['context']} of context"
+    load = f"{cells['concurrency'] or cells['batch']} x {length}"
     return Miss(
-        line=table.line(row), name=name, measured_s=float(measured_s[row]), predicted_s=float(found.tpot_s[row])
+        file=table.file(row),
+        line=table.line(row),
+        place=table.named(row),
+        name=f"{group.model} on {group.system}, {group.engine}, {group.scenario.layout.name}, {load}",
+        measured_s=float(measured_s[row]),
+        predicted_s=float(found.tpot_s[row]),
     )
 
 

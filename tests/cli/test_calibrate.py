@@ -176,11 +176,75 @@ def test_the_load_comes_from_the_file_where_it_knows_it(tmp_path: Path) -> None:
         assert invoke("calibrate", str(path), *flags, "--json").document["rows"] == 1
 
 
-def test_an_open_loop_takes_its_batch_from_littles_law(tmp_path: Path) -> None:
+def test_an_open_loop_takes_its_batch_from_littles_law_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "open.json"
     path.write_text(json.dumps({**VLLM, "max_concurrency": None}), encoding="utf-8")
-    document = invoke("calibrate", f"{path}@tp=8", *FLAGS, "--json").document
-    assert document["rows"] == 1
+    result = invoke("calibrate", f"{path}@tp=8", *FLAGS, "--json")
+    assert result.document["rows"] == 1
+    assert "1 row has no concurrency: Little's law is taken" in result.err
+    assert "Little" not in invoke("calibrate", f"{path}@tp=8,concurrency=16", *FLAGS, "--json").err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("deep.json", "[" * 100_000, "there is no result of a serving benchmark in it"),
+        ("unit.json", json.dumps({**PERF, "inter_token_latency": {"unit": "beats", "avg": 13}}), "the unit 'beats'"),
+        ("bare.json", json.dumps({**PERF, "inter_token_latency": {"avg": 13}}), "inter_token_latency has no unit"),
+        ("bare.csv", GENAI_CSV.replace("Latency (ms)", "Latency"), "inter_token_latency has no unit"),
+    ],
+)
+def test_a_result_that_cannot_be_read_is_one_message(tmp_path: Path, name: str, text: str, words: str) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    message = refused("calibrate", f"{path}@tp=8,concurrency=16,model=llama-3.1-70b", *FLAGS)
+    assert str(path) in message
+    assert words in message
+
+
+def test_a_run_without_a_completed_request_is_left_out_and_the_others_count(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    failed = {**VLLM, "completed": 0, "total_input_tokens": 0, "total_output_tokens": 0, "median_tpot_ms": 0.0}
+    path.write_text(f"{json.dumps(failed)}\n{json.dumps(VLLM)}\n", encoding="utf-8")
+    result = invoke("calibrate", f"{path}@tp=8", *FLAGS, "--json")
+    assert result.document["rows"] == 1
+    assert "left out: 1 row with a quality_flag (no request was completed)" in result.err
+
+
+def test_a_printed_accept_length_is_a_draft(tmp_path: Path) -> None:
+    path = tmp_path / "block.txt"
+    path.write_text(
+        BLOCK.replace("Request throughput", "Accept length:      2.50\nRequest throughput"), encoding="utf-8"
+    )
+    drafted = invoke("validate", f"{path}@tp=8,model=llama-3.1-70b", *FLAGS, "--json").document
+    path.write_text(BLOCK, encoding="utf-8")
+    plain = invoke("validate", f"{path}@tp=8,model=llama-3.1-70b", *FLAGS, "--json").document
+    assert drafted["worst"][0]["predicted_s"] < plain["worst"][0]["predicted_s"] / 2
+
+
+def test_the_concurrency_of_a_phase_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "aiperf.json"
+    config = {"models": ["llama-3.1-70b"], "phases": [{"type": "profiling", "concurrency": 16}]}
+    path.write_text(json.dumps({**PERF, "input_config": config}), encoding="utf-8")
+    result = invoke("validate", f"{path}@tp=8", *FLAGS, "--json")
+    assert ", 16 x 1024+1024" in result.document["worst"][0]["row"]
+    assert "Little" not in result.err
+
+
+@pytest.mark.parametrize("behind", ["@tp=8,tp=4", "@tp=", "@speed=9"])
+def test_what_is_said_twice_or_not_at_all_behind_a_name_is_refused(tmp_path: Path, behind: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(FORMATS["vllm.json"], encoding="utf-8")
+    assert str(path) in refused("calibrate", f"{path}{behind}", *FLAGS)
+    assert "there is no name of a file" in refused("calibrate", "@tp=8", *FLAGS)
+
+
+def test_a_quoted_header_is_that_of_a_case_table(tmp_path: Path, runs: Path) -> None:
+    head, _, rest = runs.read_text(encoding="utf-8").partition("\n")
+    path = tmp_path / "QUOTED.CSV"
+    path.write_text(",".join(f'"{name}"' for name in head.split(",")) + f"\n{rest}", encoding="utf-8")
+    plain, quoted = (invoke("calibrate", str(each), "--json").document for each in (runs, path))
+    assert quoted["constants"] == plain["constants"]
 
 
 def test_a_stack_file_is_read_back_with_units_and_origins(runs: Path, tmp_path: Path) -> None:
@@ -286,7 +350,7 @@ def test_the_next_command_of_a_benchmarks_output_is_one_that_works(tmp_path: Pat
     assert "--stack" in words
     again = invoke(*words[1:], columns=400)
     assert (again.code, again.err) == (0, "")
-    assert "percentile of 1 row;" in again.out
+    assert again.out.startswith("The one prediction is ")
     assert f"nhalf calibrate {run} --on h100-sxm --tp 8 --weights fp8 -o" in again.out
 
 

@@ -62,6 +62,47 @@ def test_the_shipped_runs_are_judged_by_constants_that_did_not_see_them(builtin:
     assert fitted["median_error"] > unseen["median_error"]
 
 
+def test_rows_of_several_files_are_named_by_file_and_line(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    one.write_text(HEADER + ROW.format(16, 0.0125, ""), encoding="utf-8")
+    other.write_text(HEADER + ROW.format(16, 0.0125, "") + ROW.format(1, 0.0001, ""), encoding="utf-8")
+    document = invoke("validate", str(one), str(other), "--json").document
+    found = [(each["file"], each["line"], each["code"]) for each in document["findings"]]
+    assert found == [(str(other), 2, "duplicate"), (str(other), 3, "below-bound")]
+    assert document["findings"][0]["text"] == f"the same as {one}:2"
+    assert (document["worst"][0]["file"], document["worst"][0]["line"]) == (str(other), 3)
+    assert f"{other}:3" in invoke("validate", str(one), str(other), columns=400).out
+    other.write_text(HEADER + ROW.format(16, "soon", ""), encoding="utf-8")
+    assert f"{other}:2: tpot_s 'soon'" in refused("validate", str(one), str(other))
+
+
+def test_rows_that_are_not_looked_at_are_counted_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(HEADER + ROW.format(16, 0.0125, "") + ROW.format(64, "", "") * 2, encoding="utf-8")
+    for command in ("validate", "calibrate"):
+        assert "left out: 2 rows without a tpot_s" in invoke(command, str(path)).err
+    path.write_text(HEADER + ROW.format(16, 0.0125, "") + ROW.format(64, 1, "queueing"), encoding="utf-8")
+    for command in ("validate", "calibrate"):
+        assert "left out: 1 row with a quality_flag (queueing)" in invoke(command, str(path)).err
+
+
+def test_one_row_is_no_median(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(HEADER + ROW.format(16, 0.0125, ""), encoding="utf-8")
+    page = invoke("validate", str(path)).out
+    assert page.startswith("The one prediction is ")
+    assert "percentile" not in page
+
+
+def test_many_doubtful_rows_fit_on_a_page(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(HEADER + ROW.format(16, 0.0125, "") * 500, encoding="utf-8")
+    page = invoke("validate", str(path)).out
+    assert "duplicate: 499 rows" in page
+    assert "and 454 more, in the document" in " ".join(page.split())
+    assert len(page.splitlines()) < 40
+
+
 def test_misses_are_on_the_page() -> None:
     page = invoke("validate", "--builtin").out
     assert "Furthest off" in page

@@ -12,6 +12,7 @@ import pytest
 from nhalf.calibrate.anchor import anchored, parse_anchor
 from nhalf.calibrate.derive import constants_of, from_pairs, half_widths, left_out
 from nhalf.calibrate.evidence import Evidence, evidence
+from nhalf.calibrate.fit import NOISE
 from nhalf.calibrate.prior import prior
 from nhalf.calibrate.split import splits
 from nhalf.calibrate.stack import refit
@@ -21,12 +22,14 @@ from nhalf.loading.case_table import Table, read_table
 from nhalf.loading.cases import Cases, Options, cases
 from nhalf.loading.golden import SERVING
 from nhalf.loading.measured import measured_s
+from nhalf.predict.band import band
 from nhalf.predict.step import decode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nhalf.breakdown import Array
+    from nhalf.scenario import Scenario
 
 PRIOR = prior(calibrated=False)
 HEADER = ("model", "system", "engine", "weight_dtype", "isl", "osl", "concurrency", "tp")
@@ -189,6 +192,28 @@ def test_the_link_is_not_blamed_for_a_constant_that_it_cannot_explain() -> None:
     assert "may explain" in split_of(4, 8, constant_s=1.5e-3).verdict  # type: ignore[attr-defined]
 
 
+def test_a_split_claims_no_more_of_the_constant_than_its_interval_does() -> None:
+    sure, wide = (split_of(2, 4, 8, constant_s=10e-3, wobble=wobble) for wobble in (0.001, 0.05))
+    assert sure.verdict == "most of the constant is not the link"  # type: ignore[attr-defined]
+    assert wide.constant_interval_s[0] < 2 * wide.link_s  # type: ignore[attr-defined]
+    assert "if c is near the middle of its wide interval" in wide.verdict  # type: ignore[attr-defined]
+
+
+def test_loads_are_split_by_their_lengths_and_by_how_experts_are_dealt_out() -> None:
+    header = (*HEADER, "moe_tp", "moe_ep", "tpot_s")
+    rows = [
+        ["gpt-oss-120b", "h100-sxm", "vllm", "mxfp4", isl, "1024", "16", str(tp), *experts, str(8e-3 + far / tp)]
+        for isl, far in (("1024", 8e-3), ("8192", 16e-3))
+        for tp in (2, 4)
+        for experts in ((str(tp), "1"), ("1", str(tp)))
+    ]
+    table = Table(path="rows", header=header, rows=rows)
+    found = sorted(splits(cases(table), measured_s(table)), key=lambda split: split.name)
+    assert [split.name.rpartition(", ")[2] for split in found] == ["16 x 1024+1024"] * 2 + ["16 x 8192+1024"] * 2
+    assert [split.shared_s for split in found] == pytest.approx([8e-3, 8e-3, 16e-3, 16e-3])
+    assert all(split.weights_share < 0.5 for split in found)  # most of what is shared out reads experts
+
+
 @pytest.mark.parametrize(
     ("shared_s", "words"),
     [(-60e-3, "W is not above 0"), (13e-3, "% of the datasheet's bandwidth, which is impossible")],
@@ -223,12 +248,66 @@ def test_what_an_anchor_moved_says_so() -> None:
     (moved,) = anchored([scenario], [parse_anchor("tp=8,batch=16: 15ms")])
     origin = moved.origins["stack.layer_time_s"]
     assert (origin.kind, origin.source, origin.locator) == ("fitted", "--anchor", "tp=8,batch=16: 15ms")
-    assert origin.low is not None
-    assert origin.low < origin.value
+    assert origin.low is origin.high is None  # one run gives no interval: the band of the step says what is open
+
+
+@pytest.mark.parametrize("off", [1.0, 0.97, 1.1, 1.3])
+def test_a_measured_step_narrows_the_band_around_it_and_hardly_widens_another(off: float) -> None:
+    scenarios = [load("llama-3.1-70b", on="h100-sxm", tp=tp, batch=16, weights="fp8") for tp in (4, 8)]
+    step = float(decode(scenarios[1]).value)
+    moved = anchored(scenarios, [parse_anchor(f"tp=8,batch=16: {1e3 * step * off:.6f}ms")])
+    before, after = ([_widths(each) for each in some] for some in (scenarios, moved))
+    assert after[1][0] < before[1][0]
+    assert after[1][1] < 0.75 * before[1][1]
+    assert sum(after[0]) < 1.02 * sum(before[0])
+
+
+def test_an_anchored_band_is_no_narrower_than_a_repeated_run() -> None:
+    scenario = load("llama-3.1-70b", on="h100-sxm", tp=8, batch=16, weights="fp8")
+    step = float(decode(scenario).value)
+    text = f"tp=8,batch=16: {1e3 * step:.6f}ms"
+    (moved,) = anchored([scenario], [parse_anchor(text)] * 20)
+    assert min(_widths(moved)) > 1.28 * NOISE
+
+
+def _widths(scenario: Scenario) -> tuple[float, float]:
+    """Return how far the band of a step reaches below and above it, as logarithms."""
+    low, high = band(scenario)
+    step = float(decode(scenario).value)
+    return math.log(step / low), math.log(high / step)
 
 
 @pytest.mark.parametrize(
-    "text", ["9.8ms", "tp=8: fast", "tp=x: 9ms", "dp=8: 9ms", "tp=8,batch=16: 9.8", "tp=8: 0ms", "tp: 9ms"]
+    ("text", "words"),
+    [
+        ("tp=8: 9.8ms", "does not say its batch, and several are asked for: 1, 16"),
+        ("batch=16: 9.8ms", "does not say its tp, and several are asked for: 4, 8"),
+    ],
+)
+def test_an_anchor_does_not_leave_open_where_it_ran(text: str, words: str) -> None:
+    scenarios = [load("llama-3.1-70b", on="h100-sxm", tp=tp, batch=batch) for tp in (4, 8) for batch in (1, 16)]
+    with pytest.raises(InputError, match=words):
+        anchored(scenarios, [parse_anchor(text)])
+
+
+def test_an_anchor_is_read_however_it_is_spelled() -> None:
+    plain, other = (parse_anchor(text) for text in ("tp=8,system=h100-sxm: 9ms", "TP=8, System=H100_SXM: 9 ms"))
+    assert (plain.degrees, plain.system, plain.step_s) == (other.degrees, other.system, other.step_s)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tp=8,tp=4: 9ms",
+        "system=h999: 9ms",
+        "9.8ms",
+        "tp=8: fast",
+        "tp=x: 9ms",
+        "dp=8: 9ms",
+        "tp=8,batch=16: 9.8",
+        "tp=8: 0ms",
+        "tp: 9ms",
+    ],
 )
 def test_what_is_no_anchor_is_refused(text: str) -> None:
     with pytest.raises(InputError):

@@ -161,8 +161,9 @@ def test_measured_times_must_be_positive_numbers() -> None:
     assert np.isnan(measured_s(table(f"{DENSE},", header=header))[0])
     with pytest.raises(InputError, match=r"rows.csv:2: tpot_s '8ms' is not a number"):
         measured_s(table(f"{DENSE},8ms", header=header))
-    with pytest.raises(InputError, match="not above 0"):
-        measured_s(table(f"{DENSE},0", header=header))
+    for impossible in ("0", "-0.01", "inf", "nan"):
+        with pytest.raises(InputError, match="no time above 0"):
+            measured_s(table(f"{DENSE},{impossible}", header=header))
 
 
 def test_flagged_rows_are_known() -> None:
@@ -286,10 +287,13 @@ def test_a_quantised_repository_of_an_unknown_model_is_refused() -> None:
         ("isl", "-5", "isl -5 lies outside 0"),
         ("isl", "inf", "isl inf lies outside"),
         ("concurrency", "1e18", "concurrency 1e18 lies outside"),
-        ("tp", "1.5", "tp '1.5' is not a whole number"),
-        ("tp", "inf", "tp 'inf' is not a whole number"),
-        ("attention_dp", "0", "attention_dp '0' is not a whole number"),
-        ("attention_dp", "-1", "attention_dp '-1' is not a whole number"),
+        ("tp", "1.5", "tp: '1.5' is not a whole number of 1 or more"),
+        ("tp", "inf", "tp: 'inf' is not a whole number of 1 or more"),
+        ("tp", "3", "tp: TP 3 cannot split"),
+        ("attention_dp", "0", "attention_dp: '0' is not a whole number of 1 or more"),
+        ("attention_dp", "-1", "attention_dp: '-1' is not a whole number of 1 or more"),
+        ("isl", "1e8", "the cache of one sequence needs 2048 GB beside the weights"),
+        ("system", " ", "system: the cell is empty"),
     ],
 )
 def test_a_number_that_no_run_can_have_refuses_its_row(column: str, text: str, why: str) -> None:
@@ -313,6 +317,49 @@ def test_a_file_that_is_no_table_is_one_clear_error(text: str, why: str, tmp_pat
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=re.escape(why)):
         read_table(path)
+
+
+def test_a_quote_that_is_never_closed_swallows_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('model,system,batch\nllama-3.1-8b,"h100-sxm,1\nllama-3.1-8b,h100-sxm,1\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"rows\.csv:2: this is not CSV.*a quote that is not closed"):
+        read_table(path)
+
+
+def test_a_cell_of_several_lines_moves_the_lines_below_it(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('model,note,tpot_s\nm,"two\nlines",1\nm,,oops\n', encoding="utf-8")
+    found = read_table(path)
+    assert [found.line(row) for row in (0, 1)] == [2, 4]
+    with pytest.raises(InputError, match=r"rows\.csv:4: tpot_s 'oops'"):
+        measured_s(found)
+
+
+def test_spaces_around_cells_change_nothing() -> None:
+    spaced = DENSE.replace(",", " , ").replace("1 , 1 , 1", " 1 ,  ,  ")
+    assert predictions(loaded(spaced)).tpot_s.tolist() == predictions(loaded(DENSE)).tpot_s.tolist()
+
+
+@pytest.mark.parametrize(
+    ("draft", "why"),
+    [
+        ("4,", "accepted_tokens is empty"),
+        (",2.5", "accepted_tokens 2.5 is more than tokens_per_step 1"),
+        ("4,4.5", "accepted_tokens 4.5 is more than tokens_per_step 4"),
+        ("4,4", ""),
+    ],
+)
+def test_a_draft_is_stated_whole_and_keeps_no_more_than_it_was_fed(draft: str, why: str) -> None:
+    found = loaded(f"{DENSE},{draft}", header=(*HEADER, "tokens_per_step", "accepted_tokens"))
+    assert (why in found.refused[0]) if why else found.refused == [""]
+
+
+def test_a_row_that_is_too_long_leaves_the_rows_of_its_group_alone() -> None:
+    found = predictions(loaded(DENSE, DENSE.replace(",1024,1024,", ",100000000,1024,"), DENSE.replace(",16,", ",1,")))
+    assert found.refused[0] == found.refused[2] == ""
+    assert found.refused[1].startswith("memory: the cache of one sequence needs")
+    alone = predictions(loaded(DENSE, DENSE.replace(",16,", ",1,")))
+    assert found.tpot_s[[0, 2]].tolist() == alone.tpot_s.tolist()
 
 
 def test_empty_lines_at_the_end_are_no_rows(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf import units
+from nhalf.calibrate.anchor_band import residual, told
 from nhalf.calibrate.fit import NOISE, Fitted, Task, fit
 from nhalf.calibrate.prior import Prior, prior
+from nhalf.catalog import store
 from nhalf.citation import Datum
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import check
@@ -35,7 +36,6 @@ _DEGREES: Final = {
 _KEYS: Final = (*_DEGREES, "batch", "context", "system")
 _EXAMPLE: Final = "such as 'tp=8,batch=16: 9.8ms'"
 _BARE: Final = re.compile(r"[0-9]*\.?[0-9]+")
-_Z95: Final = 1.96
 _FAR: Final = 5.0
 """Of 855 measured steps that ship none is further than 2.7 times from its prediction: beyond it, the input is wrong."""
 
@@ -66,12 +66,14 @@ def parse_anchor(text: str) -> Anchor:
     said: dict[str, str] = {}
     for each in filter(None, (part.strip() for part in at.split(","))):
         key, equals, value = each.partition("=")
-        key = key.strip().replace("-", "_")
+        key = key.strip().lower().replace("-", "_")
         if not equals or key not in _KEYS:
             do = did_you_mean(key, _KEYS)
             raise InputError(
                 f"{each!r} says nothing", where="--anchor", allowed=f"{', '.join(_KEYS)}; {_EXAMPLE}", do=do
             )
+        if key in said:
+            raise InputError(f"{key} is there twice in {text!r}", where="--anchor", do="state it once")
         said[key] = value.strip()
     counts = {key: units.parse_count(value, where=f"--anchor {key}") for key, value in said.items() if key != "system"}
     time = time.strip()
@@ -87,7 +89,7 @@ def parse_anchor(text: str) -> Anchor:
         degrees={name: counts[key] for key, name in _DEGREES.items() if key in counts},
         batch=counts.get("batch"),
         context=counts.get("context"),
-        system=said.get("system"),
+        system=store.find("system", said["system"], where="--anchor") if "system" in said else None,
         step_s=step_s,
     )
 
@@ -101,17 +103,23 @@ def anchored(scenarios: Sequence[Scenario], anchors: Sequence[Anchor]) -> tuple[
     Raises
     ------
     InputError
-        An anchor names no system among several, or one that is not asked for, or a layout that is not possible; or its
-        time is impossible, or so far from the prediction that no constant would carry it.
+        Prefills are asked for; or an anchor names no system, batch or degree among several, or a system that is not
+        asked for, or a layout that is not possible; or its time is impossible, or so far from the prediction that no
+        constant would carry it.
     """
+    if any(scenario.workload.phase != "decode" for scenario in scenarios):
+        raise InputError("an anchor is a decode step, and prefills are asked for", where="--anchor", do="leave it out")
     systems = list(dict.fromkeys(scenario.system.name for scenario in scenarios))
-    found: dict[str, dict[str, Datum]] = {}
+    found: dict[str, _Pull] = {}
     for name in systems:
         own = [anchor for anchor in anchors if _system(anchor, systems) == name]
         if own:
-            base = next(scenario for scenario in scenarios if scenario.system.name == name)
-            found[name] = _constants([_at(base, anchor) for anchor in own], own)
-    return tuple(_having(scenario, found.get(scenario.system.name, {})) for scenario in scenarios)
+            asked = [scenario for scenario in scenarios if scenario.system.name == name]
+            found[name] = _pull([_at(asked, anchor) for anchor in own], own)
+    return tuple(
+        _having(scenario, found[scenario.system.name]) if scenario.system.name in found else scenario
+        for scenario in scenarios
+    )
 
 
 def _system(anchor: Anchor, systems: Sequence[str]) -> str:
@@ -126,8 +134,20 @@ def _system(anchor: Anchor, systems: Sequence[str]) -> str:
     return anchor.system
 
 
-def _at(base: Scenario, anchor: Anchor) -> Scenario:
-    """Return the scenario that an anchor measured."""
+def _at(asked: Sequence[Scenario], anchor: Anchor) -> Scenario:
+    """Return the scenario that an anchor measured: what it does not say is as in all that are asked for.
+
+    Raises
+    ------
+    InputError
+        It does not say a degree or batch of which several are asked for, or its layout is not possible.
+    """
+    base = asked[0]
+    for key, name in _DEGREES.items():
+        if name not in anchor.degrees:
+            _require_one(anchor, key, {getattr(scenario.layout, name) for scenario in asked})
+    if anchor.batch is None:
+        _require_one(anchor, "batch", {int(np.mean(scenario.workload.batch)) for scenario in asked})
     layout: Layout = replace(base.layout, **dict(anchor.degrees))  # type: ignore[arg-type]
     check(layout, base.transformer, base.system.fabric)
     changes = {"batch": anchor.batch, "context_tokens": anchor.context}
@@ -135,8 +155,34 @@ def _at(base: Scenario, anchor: Anchor) -> Scenario:
     return replace(base, layout=layout, workload=replace(base.workload, **given))  # type: ignore[arg-type]
 
 
-def _constants(measured: Sequence[Scenario], anchors: Sequence[Anchor]) -> dict[str, Datum]:
-    """Return the constants that the anchors move, with their origin."""
+def _require_one(anchor: Anchor, key: str, values: set[int]) -> None:
+    """Refuse an anchor that leaves open what it ran at.
+
+    Raises
+    ------
+    InputError
+        Several are asked for.
+    """
+    if len(values) > 1:
+        several = ", ".join(map(str, sorted(values)))
+        raise InputError(
+            f"{anchor.text!r} does not say its {key}, and several are asked for: {several}",
+            where="--anchor", do=f"write {key}=... in the anchor",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Pull:
+    """What anchors do to the constants of a stack: where they were, where they are, and which of them are theirs."""
+
+    before: Mapping[str, float]
+    fitted: Fitted
+    names: tuple[str, ...]
+    text: str
+
+
+def _pull(measured: Sequence[Scenario], anchors: Sequence[Anchor]) -> _Pull:
+    """Return where the anchors move the constants of a stack."""
     centre = {name: float(np.mean(getattr(measured[0].stack, name))) for name in CONSTANTS}
     spread: Prior = prior(calibrated=True).around(centre)
     steps = [response(scenario, 1) for scenario in measured]
@@ -151,11 +197,8 @@ def _constants(measured: Sequence[Scenario], anchors: Sequence[Anchor]) -> dict[
             noise=NOISE,
         )
     )
-    return {
-        name: _datum(name, fitted, anchors)
-        for name in spread.free
-        if abs(math.log(fitted.constants[name] / centre[name])) > 1e-6  # noqa: PLR2004  not moved
-    }
+    text = "; ".join(anchor.text for anchor in anchors)
+    return _Pull(before=centre, fitted=fitted, names=told(steps, fitted), text=text)
 
 
 def _believable(step: Response, scenario: Scenario, anchor: Anchor, predicted_s: float) -> None:
@@ -190,28 +233,22 @@ def _believable(step: Response, scenario: Scenario, anchor: Anchor, predicted_s:
         )  # fmt: skip
 
 
-def _datum(name: str, fitted: Fitted, anchors: Sequence[Anchor]) -> Datum:
-    """Return one constant with its interval."""
-    value, width = fitted.constants[name], math.exp(_Z95 * fitted.log_sd[name])
-    high = value * width
-    return Datum(
-        value=value,
-        unit="s" if name.endswith("_s") else "1",
-        source="--anchor",
-        locator="; ".join(anchor.text for anchor in anchors),
-        kind="fitted",
-        date="",
-        low=value / width,
-        high=min(high, 1.0) if name.endswith("_efficiency") else high,
-    )
+def _having(scenario: Scenario, pull: _Pull) -> Scenario:
+    """Return a scenario with the constants of its stack where anchors move them, their origins, and its band.
 
-
-def _having(scenario: Scenario, constants: Mapping[str, Datum]) -> Scenario:
-    """Return a scenario with other constants of its stack, and their origins."""
-    values = {name: datum.value for name, datum in constants.items()}
-    origins = {f"stack.{name}": datum for name, datum in constants.items()}
+    They have no interval of their own: what one step leaves open of each is tied to the others, and in the band.
+    """
+    values = {name: pull.fitted.constants[name] for name in pull.names}
+    origins = {
+        f"stack.{name}": Datum(
+            value=value, unit="s" if name.endswith("_s") else "1", source="--anchor", locator=pull.text, kind="fitted",
+            date="",
+        )
+        for name, value in values.items()
+    }  # fmt: skip
     return replace(
         scenario,
         stack=replace(scenario.stack, **values),  # type: ignore[arg-type]
         origins={**scenario.origins, **origins},
+        residual=residual(scenario, response(scenario, 1), pull.fitted, pull.names, pull.before),
     )

@@ -38,10 +38,14 @@ _LONGEST: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fitted:
-    """Constants, and the log-standard deviation of those that were free."""
+    """Constants, and the log-standard deviation of those that were free.
+
+    `covariance` is that of the logarithms of the free constants, in the order of `log_sd`.
+    """
 
     constants: Mapping[str, float]
     log_sd: Mapping[str, float]
+    covariance: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,6 +103,8 @@ def fit(task: Task, start: Mapping[str, float] | None = None) -> Fitted:
             damping *= 10
         if before - cost < _TOLERANCE:
             break
-    deviation = np.sqrt(np.diag(np.linalg.inv(curvature)))
+    covariance: Array = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
+    deviation = np.sqrt(np.diag(covariance))
     found = {**task.prior.centre, **{name: float(np.exp(value)) for name, value in zip(names, x, strict=True)}}
-    return Fitted(constants=found, log_sd={name: float(sd) for name, sd in zip(names, deviation, strict=True)})
+    log_sd = {name: float(sd) for name, sd in zip(names, deviation, strict=True)}
+    return Fitted(constants=found, log_sd=log_sd, covariance=covariance)

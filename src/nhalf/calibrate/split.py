@@ -16,14 +16,17 @@ from nhalf.predict.layer import weights
 from nhalf.predict.step import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from nhalf.breakdown import Array
+    from nhalf.layout import Layout
     from nhalf.loading.cases import Cases
     from nhalf.scenario import Scenario
 
 _LEVEL: Final = 0.95
 _FREE: Final = 2
+_SHARED: Final = ("weights", "experts", "kv", "compute", "prefill")
+"""The columns of a step that more devices share out."""
 _LOAD: Final = ("model", "system", "engine", "weight_dtype", "moe_dtype", "kv_dtype", "mode", "library", "isl", "osl",
                 "context", "concurrency", "batch", "pp", "attention_dp", "engine_version")  # fmt: skip
 
@@ -33,7 +36,8 @@ class Split:
     """c + W / K of one load: `constant_s` and `shared_s` (at one device) [s], intervals None without freedom.
 
     `implied_bandwidth_bytes_per_s` is what reading the weights once would take W at; `per_collective_s` the constant
-    over the collectives of a step. `link_s` is what the collectives take by the model, for comparison.
+    over the collectives of a step. `link_s` is what the collectives take by the model, for comparison; `weights_share`
+    is the part of what is shared out that reads weights, by the model: the rest reads the cache, computes and prefills.
     """
 
     name: str
@@ -49,6 +53,7 @@ class Split:
     collectives: float
     per_collective_s: float
     link_s: float
+    weights_share: float
 
     @property
     def impossible(self) -> str:
@@ -68,23 +73,40 @@ class Split:
         if self.constant_s <= 0:
             return "no constant shows: the step is shared out entirely"
         if self.link_s < self.constant_s / 2:
-            return "most of the constant is not the link"
+            text = "most of the constant is not the link"
+            low = self.constant_interval_s[0] if self.constant_interval_s else self.constant_s
+            return text if self.link_s < low / 2 else f"{text}, if c is near the middle of its wide interval"
         return "the link may explain most of the constant"
 
 
 def splits(cases: Cases, measured_s: Array) -> list[Split]:
-    """Return the split of every load that was measured on several device counts, the most counts first."""
+    """Return the split of every load that was measured on several device counts: most counts, then least batch, first.
+
+    At a small batch the constant stands out most, and what is shared out is mostly the weights.
+    """
     table = cases.table
     told = [table.column(name) for name in _LOAD]
     loads: dict[tuple[str, ...], dict[int, list[tuple[float, Scenario]]]] = {}
     for group in cases.groups:
         for index, row in enumerate(group.rows.tolist()):
             if np.isfinite(measured_s[row]):
-                key = tuple(texts[row] for texts in told)
+                key = (*(texts[row] for texts in told), _experts(group.scenario.layout))
                 found = loads.setdefault(key, {}).setdefault(group.scenario.layout.tensor_parallel, [])
                 found.append((float(measured_s[row]), _one(group.scenario, index)))
     several = [(key, runs) for key, runs in loads.items() if len(runs) > 1]
-    return list(_splits(sorted(several, key=lambda item: -len(item[1]))))
+    return list(_splits(sorted(several, key=lambda item: (-len(item[1]), _batch(item[1])))))
+
+
+def _experts(layout: Layout) -> str:
+    """Return how a layout deals out experts, alike on any number of devices: whole, split, or so many groups."""
+    if layout.expert_parallel in (1, layout.expert_devices):
+        return "split" if layout.expert_parallel == 1 else "whole"
+    return str(layout.expert_parallel)
+
+
+def _batch(runs: Mapping[int, list[tuple[float, Scenario]]]) -> float:
+    """Return the batch of a load."""
+    return float(np.mean(next(iter(runs.values()))[0][1].workload.batch))
 
 
 def _one(scenario: Scenario, index: int) -> Scenario:
@@ -102,7 +124,13 @@ def _splits(several: list[tuple[tuple[str, ...], dict[int, list[tuple[float, Sce
     for key, runs in several:
         counts = sorted(runs)
         times = [float(np.median([time for time, _ in runs[count]])) for count in counts]
-        name = f"{key[0]} on {key[1]}, {key[2]}, batch {key[11] or key[12]}"
+        told = dict(zip(_LOAD, key, strict=False))
+        scenario = runs[counts[-1]][0][1]
+        length = f"{told['isl']}+{told['osl']}" if told["isl"] and told["osl"] else f"{told['context']} of context"
+        name = (
+            f"{scenario.transformer.name} on {scenario.system.name}, {scenario.stack.engine}, "
+            f"{told['concurrency'] or told['batch']} x {length}"
+        )
         yield _split(name, counts, times, runs[counts[-1]][0][1])
 
 
@@ -114,7 +142,8 @@ def _split(name: str, counts: list[int], times: list[float], widest: Scenario) -
     freedom = len(counts) - _FREE
     intervals = _intervals(design, np.array([constant, shared]), freedom) if freedom > 0 else (None, None)
     step = decode(widest)
-    owed = columns(step)
+    owed = {part: float(np.mean(time)) for part, time in columns(step).items()}
+    shared_out = sum(owed.get(part, 0.0) for part in _SHARED)
     device = widest.system.device
     read = float(np.mean(weights(widest).value)) * float(np.mean(device.memory_bandwidth_bytes_per_s))
     efficiency = np.minimum(widest.stack.memory_efficiency, device.streaming_efficiency)
@@ -133,7 +162,8 @@ def _split(name: str, counts: list[int], times: list[float], widest: Scenario) -
         datasheet_bytes_per_s=float(np.mean(device.memory_bandwidth_bytes_per_s)),
         collectives=collectives,
         per_collective_s=float(constant) / collectives,
-        link_s=float(sum(np.mean(owed.get(part, 0.0)) for part in ("collective_fixed", "collective_transfer"))),
+        link_s=sum(owed.get(part, 0.0) for part in ("collective_fixed", "collective_transfer")),
+        weights_share=owed.get("weights", 0.0) / shared_out if shared_out else float("nan"),
     )
 
 

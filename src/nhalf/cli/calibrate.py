@@ -13,6 +13,8 @@ from nhalf.loading.case_defaults import typed
 from nhalf.loading.case_options import options
 from nhalf.loading.files import write_text
 from nhalf.report import calibrate as report
+from nhalf.report.validate import left_out
+from nhalf.report.words import counted
 
 
 @click.command()
@@ -40,21 +42,26 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     from nhalf.loading.case_assumptions import assumptions
     from nhalf.loading.case_checks import findings
     from nhalf.loading.cases import cases
-    from nhalf.loading.measured import measured_s, unflagged
+    from nhalf.loading.measured import flags_of, measured_s, unflagged, unmeasured
 
     flags.written_as(target, ".toml", "a stack, which is written as TOML")
     table = readers.read(bench)
     chosen = options(None, defaults)
     loaded = cases(table, chosen.options)
     times = measured_s(table)
-    times[~unflagged(table)] = np.nan
+    scored = unflagged(table)
+    missing = int(np.sum(unmeasured(table, times)))
+    for text in left_out(flags=flags_of(table), unmeasured=missing):
+        output.warn(text)
+    times[~scored] = np.nan
     doubts = findings(loaded, times)
     if skip_doubtful:
         times[[doubt.row for doubt in doubts]] = np.nan
+        output.warn(f"left out: {counted(len({doubt.row for doubt in doubts}), 'doubtful row')}")
     runs = evidence(loaded, times)  # where no run can be used, its error says why, once
     for row, reason in enumerate(loaded.refused):
         if reason and np.isfinite(times[row]):
-            output.warn(f"line {table.line(row)} is left out: {reason}")
+            output.warn(f"{table.named(row)} is left out: {reason}")
     for each in assumptions(loaded):
         if each.unusual:
             output.warn(each.text)

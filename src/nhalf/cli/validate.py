@@ -42,7 +42,7 @@ def validate(
     from nhalf.loading.case_table import read_table
     from nhalf.loading.cases import cases as load
     from nhalf.loading.golden import SERVING
-    from nhalf.loading.measured import measured_s, unflagged
+    from nhalf.loading.measured import flags_of, measured_s, unflagged, unmeasured
     from nhalf.loading.predictions import predictions
     from nhalf.validate import gate, require, require_scored
     from nhalf.validate import validate as compare
@@ -58,9 +58,10 @@ def validate(
         if each.unusual:
             output.warn(each.text)
     scored = unflagged(table)
-    if not scored.all():
-        output.warn(f"left out: {counted(int(np.sum(~scored)))} with a quality_flag")
-        times[~scored] = np.nan
+    missing = int(np.sum(unmeasured(table, times)))
+    for text in report.left_out(flags=flags_of(table), unmeasured=missing):
+        output.warn(text)
+    times[~scored] = np.nan
     doubts = findings(loaded, times)
     if skip_doubtful:
         scored[[doubt.row for doubt in doubts]] = False

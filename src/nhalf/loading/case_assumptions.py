@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from nhalf.loading.bench.numbers import CONCURRENCY_BY
+
 if TYPE_CHECKING:
     from nhalf.loading.cases import Cases, Group
 
@@ -12,6 +14,7 @@ _WHY: Final = {
     "tp": "one device",
     "engine": "the most used",
     "weight_dtype": "as the checkpoint is stored",
+    "concurrency": "request rate times the time of a request",
     "kv_dtype": "what such servers mostly run (nhalf decode takes the config's); bands hold fp8 and bf16",
 }
 
@@ -32,7 +35,7 @@ class Assumption:
     @property
     def unusual(self) -> bool:
         """Tell whether most tables say it, so that its lack may be a slip."""
-        return self.column in ("tp", "engine")
+        return self.column in ("tp", "engine", "concurrency")
 
     @property
     def text(self) -> str:
@@ -50,6 +53,11 @@ def assumptions(cases: Cases) -> list[Assumption]:
             told = cases.table.column(column)[row].strip() or cases.defaults.get(column, "")
             if not told and not (column == "weight_dtype" and cases.table.column("moe_dtype")[row].strip()):
                 found[column, value] = found.get((column, value), 0) + len(group.rows)
+    by = cases.table.column(CONCURRENCY_BY)
+    for group in cases.groups:
+        for row in group.rows.tolist():
+            if by[row]:
+                found["concurrency", by[row]] = found.get(("concurrency", by[row]), 0) + 1
     return [Assumption(column=column, value=value, rows=rows) for (column, value), rows in sorted(found.items())]
 
 

@@ -23,16 +23,20 @@ LONGEST_S: Final = 2.0
 """A time per token that is longer [s], and many times what is predicted, was written in another unit."""
 _MANY: Final = 10.0
 _UNITS: Final = {"ms": 1e3, "us": 1e6}
+_NAMES: Final = ("id", "curve", "source", "file")
+"""Columns that name a measurement: one that was written down twice may have two names."""
 _ABOUT: Final = 3.0
 """The 855 measured steps that ship are 0.57 to 2.7 times their prediction: a wrong unit is as near to its factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One doubtful row: its index, the line in the file, a code, and the sentence."""
+    """One doubtful row: its index, its file and line, where that is in words, a code, and the sentence."""
 
     row: int
+    file: str
     line: int
+    place: str
     code: str
     text: str
 
@@ -57,7 +61,11 @@ def findings(cases: Cases, measured_s: Array) -> list[Finding]:
         found += _falling(table, group, measured_s)
     _require_seconds(table, measured_s, predicted_s)
     found += _units(table, measured_s, predicted_s)
-    return sorted(found, key=lambda finding: (finding.line, finding.code))
+    return sorted(found, key=lambda finding: (finding.row, finding.code))
+
+
+def _finding(table: Table, row: int, code: str, text: str) -> Finding:
+    return Finding(row=row, file=table.file(row), line=table.line(row), place=table.named(row), code=code, text=text)
 
 
 def _require_seconds(table: Table, measured_s: Array, predicted_s: Array) -> None:
@@ -86,22 +94,21 @@ def _require_seconds(table: Table, measured_s: Array, predicted_s: Array) -> Non
 def _duplicates(table: Table, measured_s: Array) -> Iterator[Finding]:
     """Yield rows that repeat an earlier one to the last digit, name apart: one measurement counted twice."""
     first: dict[tuple[str, ...], int] = {}
-    kept = [index for index, name in enumerate(table.header) if name not in ("id", "curve", "source")]
+    kept = [index for index, name in enumerate(table.header) if name not in _NAMES]
     for row, cells in enumerate(table.rows):
         if not np.isfinite(measured_s[row]):
             continue
         key = tuple(cells[index] for index in kept)
         earlier = first.setdefault(key, row)
         if earlier != row:
-            line = table.line(row)
-            yield Finding(row=row, line=line, code="duplicate", text=f"the same as line {table.line(earlier)}")
+            yield _finding(table, row, "duplicate", f"the same as {table.named(earlier)}")
 
 
 def _units(table: Table, measured_s: Array, predicted_s: Array) -> Iterator[Finding]:
     """Yield rows whose time can hardly be in seconds; slow devices that are predicted to be slow are none."""
     for row in np.flatnonzero((measured_s > LONGEST_S) & ~(measured_s < _MANY * predicted_s)).tolist():
         text = f"{measured_s[row]:g} s per token: tpot_s is in seconds; is this in ms?"
-        yield Finding(row=row, line=table.line(row), code="unit", text=text)
+        yield _finding(table, row, "unit", text)
 
 
 def _below_bound(table: Table, group: Group, measured_s: Array, bound_s: Array) -> Iterator[Finding]:
@@ -110,7 +117,7 @@ def _below_bound(table: Table, group: Group, measured_s: Array, bound_s: Array) 
     for index in np.flatnonzero(times < bound_s).tolist():
         row = int(group.rows[index])
         text = f"{1e3 * times[index]:.3g} ms is below the datasheet's bound of {1e3 * bound_s[index]:.3g} ms"
-        yield Finding(row=row, line=table.line(row), code="below-bound", text=text)
+        yield _finding(table, row, "below-bound", text)
 
 
 def _kv_bytes(group: Group) -> float:
@@ -134,8 +141,8 @@ def _falling(table: Table, group: Group, measured_s: Array) -> Iterator[Finding]
             if slowest and batch[index] > slowest[1] and time < slowest[0] * (1 - REPEAT):
                 text = (
                     f"batch {batch[index]:g} takes {1e3 * time:.3g} ms, less than {1e3 * slowest[0]:.3g} ms of batch "
-                    f"{slowest[1]:g} in line {table.line(slowest[2])}"
+                    f"{slowest[1]:g} in {table.named(slowest[2])}"
                 )
-                yield Finding(row=row, line=table.line(row), code="falling", text=text)
+                yield _finding(table, row, "falling", text)
             if slowest is None or time > slowest[0]:
                 slowest = (float(time), float(batch[index]), row)

@@ -26,8 +26,7 @@ LARGEST = 1e9
 def texts_of(table: Table, name: str, defaults: Mapping[str, str]) -> list[str]:
     """Return the texts of a column, with the default where a cell is empty."""
     default = defaults.get(name, "")
-    found = table.column(name)
-    return [cell or default for cell in found] if default else found
+    return [cell.strip() or default for cell in table.column(name)]
 
 
 def numbers_of(table: Table, defaults: Mapping[str, str], refused: list[str]) -> dict[str, Array]:
@@ -43,7 +42,19 @@ def numbers_of(table: Table, defaults: Mapping[str, str], refused: list[str]) ->
         refused[row] = refused[row] or "concurrency (or batch) is missing or below 1"
     for row in np.flatnonzero(~told):
         refused[row] = refused[row] or "neither isl and osl nor context is given"
+    _drafted(found, refused)
     return {**found, "batch": batch}
+
+
+def _drafted(found: Mapping[str, Array], refused: list[str]) -> None:
+    """Refuse the rows with a draft that say half of it, or that keep more tokens of a step than it was fed."""
+    fed, kept = found["tokens_per_step"], found["accepted_tokens"]
+    for row in np.flatnonzero((fed > 1) & np.isnan(kept)).tolist():
+        refused[row] = refused[row] or "tokens_per_step says that there is a draft, and accepted_tokens is empty"
+    fed = np.where(np.isnan(fed), 1.0, fed)
+    for row in np.flatnonzero(kept > fed).tolist():
+        more = f"accepted_tokens {kept[row]:g} is more than tokens_per_step {fed[row]:g}"
+        refused[row] = refused[row] or f"{more}: state both, and the draft's tokens count among those of a step"
 
 
 def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
@@ -63,7 +74,7 @@ def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
 
 def _within(texts: Sequence[str], found: Array, name: str, refused: list[str]) -> None:
     """Refuse the rows whose number no run can have; an empty cell, which is NaN, is none."""
-    least = 0.0 if name in ("isl", "context") else 1.0
+    least = 0.0 if name == "isl" else 1.0
     wrong = (found < least) | (found > LARGEST)
     for row in np.flatnonzero(wrong).tolist():
         refused[row] = refused[row] or f"{name} {texts[row]} lies outside {least:g} to {LARGEST:,.0f}"
@@ -82,5 +93,6 @@ def degree(text: str, name: str, *, where: str = "") -> int:
     except ValueError:
         number = math.nan
     if not (number >= 1 and number.is_integer()):
-        raise InputError(f"{name} {text!r} is not a whole number", where=where or name, allowed="1 or more")
+        what = f"{name} {text!r}" if where and where != name else repr(text)
+        raise InputError(f"{what} is not a whole number of 1 or more", where=where or name)
     return int(number)

@@ -11,7 +11,7 @@ from nhalf.loading.model import transformer_of
 if TYPE_CHECKING:
     from nhalf.transformer import Transformer
 
-_ONE_BYTE = ("fp8", "fp8_block", "fp8_static", "fp8_ootb", "w8a8", "float8")
+_ONE_BYTE = ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_block", "fp8_static", "fp8_ootb", "w8a8", "float8")
 DTYPES = {
     **dict.fromkeys(_ONE_BYTE, "fp8"),
     **dict.fromkeys(("bfloat16", "bf16", "float16", "fp16", "half"), "bf16"),

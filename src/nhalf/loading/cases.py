@@ -17,6 +17,7 @@ from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.case_columns import DEGREES, NAMES, numbers_of, texts_of
 from nhalf.loading.case_scenario import scenario_of
 from nhalf.loading.kv_rule import other_kv_bytes
+from nhalf.predict.memory import held_weights, one_sequence
 from nhalf.transformer import KV_BYTES
 
 if TYPE_CHECKING:
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
     from nhalf.predict.response import Indices
     from nhalf.scenario import Scenario
 
+_NAMED = ("model", "system")
+"""The names that have no default, in the order of the columns."""
 _NEEDED = (("model",), ("system",), ("concurrency", "batch"))
+_COLUMN_OF = {"MODEL": "model", "--tp": "tp", "--pp": "pp", "--attention-dp": "attention_dp", "--ep": "moe_ep"}
+"""The column that says what a flag says elsewhere."""
 _LONGEST_LIST = 120
 """A list of allowed names that has more letters is no help in a cell."""
 
@@ -95,21 +100,47 @@ def cases(table: Table, options: Options | None = None) -> Cases:
     keys: dict[tuple[str, ...], list[int]] = {}
     texts = [texts_of(table, name, chosen.defaults) for name in (*NAMES, *DEGREES)]
     for row, key in enumerate(zip(*texts, strict=True)):
+        missing = next((name for name, text in zip(_NAMED, key, strict=False) if not text), "")
+        if missing:
+            refused[row] = refused[row] or f"{missing}: the cell is empty"
         if not refused[row]:
             keys.setdefault(key, []).append(row)
     groups = []
     for key, rows in keys.items():
+        cells = dict(zip((*NAMES, *DEGREES), key, strict=True))
         try:
-            groups.append(_group(dict(zip((*NAMES, *DEGREES), key, strict=True)), np.array(rows), columns, chosen))
+            group = _group(cells, np.array(rows), columns, chosen)
+            _refuse_too_long(group, refused)
+            held = np.array([row for row in rows if not refused[row]], dtype=np.intp)
+            if len(held):
+                groups.append(group if len(held) == len(rows) else _group(cells, held, columns, chosen))
         except InputError as error:
             for row in rows:
                 refused[row] = _in_a_cell(error)
     return Cases(table=table, groups=tuple(groups), refused=refused, defaults=chosen.defaults)
 
 
+def _refuse_too_long(group: Group, refused: list[str]) -> None:
+    """Refuse the rows whose cache of a single sequence, in the narrower dtype it may have, no device can hold."""
+    scenario = group.scenario
+    narrow = min(group.other_kv_bytes, float(np.mean(scenario.workload.kv_bytes)))
+    one = np.asarray(one_sequence(scenario.having({"workload.kv_bytes": narrow})).value)
+    memory = float(np.mean(scenario.system.device.memory_bytes))
+    free = memory - np.asarray(held_weights(scenario).value)
+    for index in np.flatnonzero(np.broadcast_to(one > free, len(group.rows))).tolist():
+        need = float(np.broadcast_to(one, len(group.rows))[index])
+        refused[int(group.rows[index])] = str(
+            InputError(
+                f"the cache of one sequence needs {need / 1e9:.0f} GB beside the weights on each device of "
+                f"{memory / 1e9:.0f} GB",
+                where="memory", do="check isl, osl and context, or raise tp",
+            )
+        )  # fmt: skip
+
+
 def _in_a_cell(error: InputError) -> str:
     """Return an error as short as a cell wants it: a long list of what is allowed is left to the catalogue."""
-    where = "model" if error.where == "MODEL" else error.where
+    where = _COLUMN_OF.get(error.where, error.where)
     if len(error.allowed) <= _LONGEST_LIST:
         return str(InputError(error.what, where=where, allowed=error.allowed, do=error.do))
     kinds = " Write generic-graph, -stream, -python or -cpu for one of that kind." if where == "engine" else ""

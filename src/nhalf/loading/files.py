@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 LARGEST_BYTES = 64 * 2**20
 """A configuration or scenario larger than this is something else [bytes]."""
 _LONGEST_NAME = 200
+_MARKS = {
+    b"\x1f\x8b": "it is packed by gzip: unpack it",
+    b"PK": "it is a ZIP file or a workbook: unpack it, or save it as CSV",
+    b"\xff\xfe": "it is UTF-16: save it as UTF-8",
+    b"\xfe\xff": "it is UTF-16: save it as UTF-8",
+}
+"""What the first bytes of a file that is no UTF-8 say of it, and what to do."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -59,7 +67,8 @@ def read_text(path: Path) -> str:
             f"the file cannot be read: {error.strerror or error}", where=where, do="check the path"
         ) from error
     except UnicodeDecodeError as error:
-        raise InputError("the file is not UTF-8 text", where=where, allowed="UTF-8") from error
+        do = next((do for mark, do in _MARKS.items() if path.read_bytes().startswith(mark)), "")
+        raise InputError("the file is not UTF-8 text", where=where, allowed="UTF-8", do=do) from error
     except ValueError as error:  # a path with a null character
         raise InputError(f"this is no path: {error}", where=repr(where)) from error
 
@@ -79,7 +88,7 @@ def read_toml(path: Path, *, holds: str) -> dict[str, Any]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file.
+    """Write a file: whole, or not at all, so that what it replaces is not lost when a disk is full.
 
     Raises
     ------
@@ -87,8 +96,30 @@ def write_text(path: Path, text: str) -> None:
         It cannot be written.
     """
     try:
-        path.write_text(text, encoding="utf-8")
+        open_elsewhere = path.parts[:2] == ("/", "dev")  # /dev/stdout, which may be a file that something else writes
+        if open_elsewhere or (path.exists() and not path.is_file()):  # a pipe, or a folder, which refuses
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace(path.resolve(), text)
     except OSError as error:
         raise InputError(
             f"the file cannot be written: {error.strerror or error}", where=str(path), do="check the folder"
         ) from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file beside another and give it its name, and its permissions.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+    """
+    beside = path.with_name(f"{path.name[:_LONGEST_NAME]}.part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        if path.exists():
+            shutil.copymode(path, beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -31,12 +31,22 @@ def measured_s(table: Table, column: str = "tpot_s") -> Array:
         try:
             found[row] = float(text)
         except ValueError as error:
-            where = f"{table.path}:{table.line(row)}"
+            where = table.place(row)
             raise InputError(f"{column} {text!r} is not a number", where=where, allowed="seconds, no unit") from error
-        if not found[row] > 0:
-            where = f"{table.path}:{table.line(row)}"
-            raise InputError(f"{column} {text!r} is not above 0", where=where, allowed="seconds")
+        if not 0 < found[row] < np.inf:
+            where = table.place(row)
+            raise InputError(f"{column} {text!r} is no time above 0", where=where, allowed="seconds")
     return found
+
+
+def flags_of(table: Table) -> list[str]:
+    """Return the flags of the rows that have one."""
+    return [text.strip() for text in table.column("quality_flag") if text.strip()]
+
+
+def unmeasured(table: Table, times_s: Array) -> Mask:
+    """Return a mask of the rows without a flag that have no measured time [s] all the same."""
+    return unflagged(table) & np.isnan(times_s)
 
 
 def unflagged(table: Table) -> Mask:

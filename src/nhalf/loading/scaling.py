@@ -80,7 +80,7 @@ def _numbers(table: Table, name: str, texts: Sequence[str]) -> list[float | None
         except ValueError:
             value = float("nan")
         if not 0 < value < float("inf"):
-            where = f"{table.path}:{table.line(row)}"
+            where = table.place(row)
             raise InputError(f"{_column(table, name)} {text.strip()!r} is no number above 0", where=where,
                              allowed="such as 8")  # fmt: skip
         found.append(value)
@@ -94,7 +94,7 @@ def _point(
     at = {name: column[row] for name, column in numbers.items()}
     devices = at["devices"]
     if devices is None or not devices.is_integer():
-        where = f"{table.path}:{table.line(row)}"
+        where = table.place(row)
         raise InputError("the number of devices is missing or not whole", where=where, allowed="such as 8")
     step, in_ms = at.get("step_s"), at.get("step_ms")
     return Point(

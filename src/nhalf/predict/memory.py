@@ -128,6 +128,11 @@ def _length(scenario: Scenario) -> Quantity:
     return float(longest) if longest.ndim == 0 else longest
 
 
+def one_sequence(scenario: Scenario) -> Term:
+    """Return the bytes of the cache and of the states of one sequence on a device, at its full length."""
+    return total("one sequence", *(_kept(scenario, part, 1.0) for part in scenario.transformer.cache_parts()))
+
+
 def largest_batch(scenario: Scenario) -> Term:
     """Return how many sequences of the workload's length fit on the devices of the layout, at least 0.
 
@@ -139,7 +144,7 @@ def largest_batch(scenario: Scenario) -> Term:
         "usable": USABLE_SHARE * scenario.system.device.memory_bytes,
         "weights": held_weights(scenario),
         "reserve": RESERVE_BYTES,
-        "each": total("one sequence", *(_kept(scenario, part, 1.0) for part in scenario.transformer.cache_parts())),
+        "each": one_sequence(scenario),
         "dp": float(scenario.layout.attention_dp),
     }
     return leaf("largest batch", "maximum(usable - weights - reserve, 0) / each * dp", inputs, unit="1")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.document import envelope
-from nhalf.report.validate import checks, percent
+from nhalf.report.validate import checks, findings, percent
 from nhalf.report.words import counted
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from nhalf.report.canvas import Canvas
 
 _FEW = 4
+_MOSTLY = 0.8
+"""From this share of the weights on, what is shared out is said to read them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -120,18 +122,29 @@ def _splits(found: Sequence[Split], canvas: Canvas) -> None:
         canvas.paragraph(
             f"  {split.name}, {counts}: {constant}, W = {units.format_time(split.shared_s)}", indent="    "
         )
-        bandwidth = units.format_bandwidth(split.implied_bandwidth_bytes_per_s)
-        share = split.implied_bandwidth_bytes_per_s / split.datasheet_bytes_per_s
         canvas.paragraph(
-            f"    W reads the weights at {bandwidth}, {percent(share)} of the datasheet; c is "
-            f"{units.format_time(split.per_collective_s)} for each of {split.collectives:g} collectives; "
-            f"{split.verdict} ({units.format_time(split.link_s)} by the model).",
+            f"    {_reads(split)}; c is {units.format_time(split.per_collective_s)} for each of "
+            f"{split.collectives:g} collectives; {split.verdict}; collectives take {units.format_time(split.link_s)} "
+            "by the model.",
             indent="    ",
         )
         if not split.degrees_of_freedom:
             canvas.paragraph("    Two counts leave no degree of freedom: no interval.", indent="    ")
     if len(found) > _FEW:
         canvas.paragraph(f"  and {len(found) - _FEW} other loads, in the document")
+
+
+def _reads(split: Split) -> str:
+    """Return the memory bandwidth that a split implies, and what else than weights its shared part holds."""
+    bandwidth = units.format_bandwidth(split.implied_bandwidth_bytes_per_s)
+    share = percent(split.implied_bandwidth_bytes_per_s / split.datasheet_bytes_per_s)
+    if split.weights_share > _MOSTLY:
+        return f"W reads the weights at {bandwidth}, {share} of the datasheet"
+    rest = percent(1 - split.weights_share)
+    return (
+        f"W reads the weights at {bandwidth} or more, {share} of the datasheet: by the model {rest} of it is not "
+        "weights but experts, cache, arithmetic and prefills"
+    )
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
@@ -162,7 +175,7 @@ def document(found: Calibrated) -> dict[str, Any]:
         "held_out_error": None if math.isnan(fit.held_out_error) else fit.held_out_error,
         "before_error": fit.before_error,
         "notes": [{"code": code, "text": text} for code, text in fit.notes],
-        "findings": [{"line": doubt.line, "code": doubt.code, "text": doubt.text} for doubt in found.doubts],
+        "findings": findings(found.doubts),
         "splits": splits,
         **(splits[0] if splits else dict.fromkeys(_SPLIT_KEYS)),
     }

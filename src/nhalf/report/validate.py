@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from nhalf.validate import Miss, Ratio, Score, Switch, Validation
 
 _FEW = 5
+_SOME = 40
+"""Places of doubtful rows that are named beyond those with a sentence: what a page holds, and an eye."""
 
 
 def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, arguments: str) -> None:
@@ -42,11 +44,21 @@ def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, argum
     canvas.paragraph(f"  nhalf calibrate {arguments} -o my-stack.toml", indent="    ")
 
 
+def left_out(*, flags: Sequence[str], unmeasured: int) -> list[str]:
+    """Return what of a table was not looked at, and why: the flags of rows that have one, and rows without a time."""
+    texts = list(dict.fromkeys(flags))
+    some = ", ".join([*texts[:_FEW], *(["..."] if len(texts) > _FEW else [])])
+    found = [(len(flags), f"with a quality_flag ({some})"), (unmeasured, "without a tpot_s")]
+    return [f"left out: {counted(rows)} {why}" for rows, why in found if rows]
+
+
 def verdict(score: Score) -> str:
     """Return how far predictions are off, in words."""
     if math.isnan(score.median_error):
         return f"None of {counted(score.rows)} could be scored: nothing was compared."
     side = "slow" if score.bias > 0 else "fast"
+    if score.rows - score.refused == 1:
+        return f"The one prediction is {percent(abs(score.bias))} too {side}: one row says little."
     lean = f"the middle one is {percent(abs(score.bias))} too {side}"
     return (
         f"Predictions are {percent(score.median_error)} off in the median and {percent(score.p90_error)} at the 90th "
@@ -65,9 +77,13 @@ def percent(share: float) -> str:
     return "-" if math.isnan(share) else f"{100 * share:.1f} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"  # noqa: PLR2004
 
 
+def signed(share: float) -> str:
+    """Return a share in whole per cent with its sign, none where it rounds to 0, and `-` where it is unknown."""
+    return "-" if math.isnan(share) else f"{round(100 * share):+d} %" if round(100 * share) else "0 %"
+
+
 def _row(score: Score) -> list[str]:
     """Return the cells of a group."""
-    bias = "-" if math.isnan(score.bias) else f"{100 * score.bias:+.0f} %"
     return [
         score.system,
         score.engine,
@@ -76,7 +92,7 @@ def _row(score: Score) -> list[str]:
         str(score.refused) if score.refused else "",
         percent(score.median_error),
         percent(score.p90_error),
-        bias,
+        signed(score.bias),
         percent(score.coverage),
     ]
 
@@ -91,7 +107,7 @@ def _ratios(ratios: Sequence[Ratio], canvas: Canvas) -> None:
     if not ratios:
         return
     canvas.heading("Step on twice the devices over step (where communication shows)")
-    rows = [[f"TP{ratio.fewer} -> TP{ratio.more}", *_compared(ratio), f"{100 * ratio.bias:+.0f} %"] for ratio in ratios]
+    rows = [[f"TP{ratio.fewer} -> TP{ratio.more}", *_compared(ratio), signed(ratio.bias)] for ratio in ratios]
     canvas.table(["<", "pairs", "measured", "predicted", "off", "bias"], rows)
 
 
@@ -111,11 +127,11 @@ def _worst(misses: Sequence[Miss], canvas: Canvas) -> None:
     canvas.heading("Furthest off")
     rows = [
         [
-            str(miss.line),
+            miss.place.removeprefix("line "),
             miss.name,
             units.format_time(miss.measured_s),
             units.format_time(miss.predicted_s),
-            f"{100 * (miss.predicted_s / miss.measured_s - 1):+.0f} %",
+            signed(miss.predicted_s / miss.measured_s - 1),
         ]
         for miss in misses
     ]
@@ -133,9 +149,13 @@ def checks(doubts: Sequence[Finding], canvas: Canvas) -> None:
     for code, found in codes.items():
         canvas.paragraph(f"  {code}: {counted(len(found))}", indent="    ")
         for doubt in found[:_FEW]:
-            canvas.paragraph(f"    line {doubt.line}: {doubt.text}", indent="      ")
-        if len(found) > _FEW:
-            canvas.paragraph(f"    and lines {', '.join(str(doubt.line) for doubt in found[_FEW:])}", indent="      ")
+            canvas.paragraph(f"    {doubt.place}: {doubt.text}", indent="      ")
+        others = found[_FEW : _FEW + _SOME]
+        if others:
+            named = ", ".join(doubt.place.removeprefix("line ") for doubt in others)
+            more = len(found) - _FEW - len(others)
+            rest = f" and {more} more, in the document (--json)" if more else ""
+            canvas.paragraph(f"    and {'line' if len(others) == 1 else 'lines'} {named}{rest}", indent="      ")
 
 
 def document(found: Validation, doubts: Sequence[Finding]) -> dict[str, Any]:
@@ -144,7 +164,13 @@ def document(found: Validation, doubts: Sequence[Finding]) -> dict[str, Any]:
         "groups": [_score(score) for score in found.groups],
         "overall": _score(found.overall),
         "worst": [
-            {"line": miss.line, "row": miss.name, "measured_s": miss.measured_s, "predicted_s": miss.predicted_s}
+            {
+                "file": miss.file,
+                "line": miss.line,
+                "row": miss.name,
+                "measured_s": miss.measured_s,
+                "predicted_s": miss.predicted_s,
+            }
             for miss in found.worst
         ],
         "ratios": [
@@ -172,9 +198,14 @@ def document(found: Validation, doubts: Sequence[Finding]) -> dict[str, Any]:
             for switch in found.switches
         ],
         "reasons": [{"refused": reason, "rows": rows} for reason, rows in found.reasons],
-        "findings": [{"line": doubt.line, "code": doubt.code, "text": doubt.text} for doubt in doubts],
+        "findings": findings(doubts),
     }
     return envelope("validate", body)
+
+
+def findings(doubts: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Return the doubtful rows of a table, each with its file and line."""
+    return [{"file": doubt.file, "line": doubt.line, "code": doubt.code, "text": doubt.text} for doubt in doubts]
 
 
 def _score(score: Score) -> dict[str, Any]:

@@ -7,11 +7,14 @@ the end of a file's name on the command line: `run.json@tp=8,kv_dtype=fp8`.
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError
 from nhalf.loading.bench import block, perf, serving
+from nhalf.loading.bench.numbers import CONCURRENCY_BY
 from nhalf.loading.case_columns import DEGREES, NAMES, NUMBERS
 from nhalf.loading.case_defaults import check
 from nhalf.loading.case_table import Table, read_table
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 _SETTABLE = (*NAMES, *DEGREES, *NUMBERS)
-_COLUMNS = (*NAMES, *DEGREES, *NUMBERS, "ttft_s", "tpot_s", "quality_flag", "file")
+_COLUMNS = (*NAMES, *DEGREES, *NUMBERS, CONCURRENCY_BY, "ttft_s", "tpot_s", "quality_flag", "file")
 
 
 def read(names: Sequence[str]) -> Table:
@@ -37,12 +40,19 @@ def read(names: Sequence[str]) -> Table:
     if len(names) == 1 and not _split(names[0])[1] and _is_table(Path(names[0])):
         return read_table(Path(names[0]))
     rows: list[Mapping[str, str]] = []
+    lines: list[int] = []
+    files: list[str] = []
     for name in names:
         path, said = _split(name)
-        rows += [{**row, **said, "file": path.name} for row in _rows(path)]
+        found, at = _rows(path)
+        if {"concurrency", "batch"} & set(said):
+            said[CONCURRENCY_BY] = ""
+        rows += [{**row, **said, "file": path.name} for row in found]
+        lines += at
+        files += [str(path)] * len(found)
     header = tuple(dict.fromkeys((*_COLUMNS, *(key for row in rows for key in row))))
     cells = [[row.get(key, "") for key in header] for row in rows]
-    return Table(path=", ".join(names), header=header, rows=cells, first_line=1)
+    return Table(path=", ".join(names), header=header, rows=cells, lines=lines, files=files)
 
 
 def _split(name: str) -> tuple[Path, dict[str, str]]:
@@ -56,11 +66,15 @@ def _split(name: str) -> tuple[Path, dict[str, str]]:
     if Path(name).is_file():
         return Path(name), {}
     path, _, texts = name.partition("@")
-    said = {}
+    if not path:
+        raise InputError("there is no name of a file", where=repr(name), allowed="such as run.json@tp=8")
+    said: dict[str, str] = {}
     for text in filter(None, texts.split(",")):
         key, equals, value = text.partition("=")
-        if not equals or key not in _SETTABLE:
+        if not (equals and value) or key not in _SETTABLE:
             raise InputError(f"{text!r} says nothing", where=name, allowed=f"key=value, key of {', '.join(_SETTABLE)}")
+        if key in said:
+            raise InputError(f"{key} is there twice", where=name, do="state it once")
         said[key] = value
     check(said, where=name)
     return Path(path), said
@@ -68,14 +82,14 @@ def _split(name: str) -> tuple[Path, dict[str, str]]:
 
 def _is_table(path: Path) -> bool:
     """Tell whether a file is a case table: a CSV file whose header names a model or a time per token."""
-    if path.suffix != ".csv":
+    if path.suffix.lower() != ".csv":
         return False
-    header = read_text(path).partition("\n")[0].split(",")
-    return "tpot_s" in header or "model" in header
+    header = next(csv.reader(io.StringIO(read_text(path).partition("\n")[0])), [])
+    return bool({"tpot_s", "model"} & {name.strip() for name in header})
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    """Return the runs in one file.
+def _rows(path: Path) -> tuple[list[dict[str, str]], Sequence[int]]:
+    """Return the runs in one file, and the line of each; results of benchmarks are counted.
 
     Raises
     ------
@@ -84,12 +98,15 @@ def _rows(path: Path) -> list[dict[str, str]]:
     """
     if _is_table(path):
         table = read_table(path)
-        return [dict(zip(table.header, row, strict=True)) for row in table.rows]
+        return [dict(zip(table.header, row, strict=True)) for row in table.rows], table.lines
     text = read_text(path)
     for reader in (serving.rows, perf.rows, block.rows):
-        found = reader(text)
+        try:
+            found = reader(text)
+        except InputError as error:
+            raise InputError(error.what, where=str(path), allowed=error.allowed, do=error.do) from error
         if found:
-            return found
+            return found, range(1, len(found) + 1)
     raise InputError(
         "there is no result of a serving benchmark in it",
         where=str(path),

@@ -42,7 +42,8 @@ def _row(told: dict[str, str], concurrency: str) -> dict[str, str]:
         "tpot_s": cell(number("median tpot (ms)") or number("mean tpot (ms)"), 1e-3),
         "ttft_s": cell(number("median ttft (ms)") or number("mean ttft (ms)"), 1e-3),
     }
-    row["concurrency"] = (
-        concurrency or cell(number("concurrency")) or in_flight(row, number("request throughput (req/s)"))
-    )
-    return row
+    accepted = number("accept length")
+    if accepted is not None and accepted > 1:
+        row["accepted_tokens"] = row["tokens_per_step"] = cell(accepted)
+    row["concurrency"] = concurrency or cell(number("concurrency"))
+    return row if row["concurrency"] else {**row, **in_flight(row, number("request throughput (req/s)"))}

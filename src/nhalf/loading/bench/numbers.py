@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any, Final
+
+CONCURRENCY_BY: Final = "concurrency_by"
+"""The column that says how the concurrency of a run was found, where its file does not state one."""
+LITTLE: Final = "Little's law"
+
+
+def parsed(text: str) -> Any:  # noqa: ANN401  JSON is whatever it is
+    """Return the JSON in a text; None where it is none."""
+    try:
+        return json.loads(text)
+    except (RecursionError, ValueError):  # nested beyond reason, or a number of thousands of digits
+        return None
+
 
 def cell(value: object, scale: float = 1.0) -> str:
     """Return a number, times a scale, as the text of a cell; empty where there is none."""
@@ -16,14 +31,16 @@ def per_request(total: object, requests: object) -> str:
     return f"{total / requests:.9g}" if both and requests else ""  # type: ignore[operator]
 
 
-def in_flight(row: dict[str, str], requests_per_s: object) -> str:
-    """Return how many requests were in flight, by Little's law: rate x (first token + the others).
+def in_flight(row: dict[str, str], requests_per_s: object) -> dict[str, str]:
+    """Return the concurrency of a run that states none, and how it is known; no cells where it is not.
+
+    It is how many requests were in flight, by Little's law: rate x (first token + the others).
 
     References
     ----------
     J. D. C. Little, "A proof for the queuing formula L = lambda W", Operations Research 9 (1961).
     """
     if not isinstance(requests_per_s, int | float) or not (row["ttft_s"] and row["tpot_s"] and row["osl"]):
-        return ""
+        return {}
     seconds = float(row["ttft_s"]) + float(row["tpot_s"]) * max(float(row["osl"]) - 1, 0)
-    return f"{max(requests_per_s * seconds, 1.0):.4g}"
+    return {"concurrency": f"{max(requests_per_s * seconds, 1.0):.4g}", CONCURRENCY_BY: LITTLE}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from typing import Any
 
-from nhalf.loading.bench.numbers import cell, in_flight
+from nhalf.errors import InputError
+from nhalf.loading.bench.numbers import cell, in_flight, parsed
 
 _SCALES = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "us": 1e-6, "ns": 1e-9}
 _NAMES = {
@@ -22,7 +22,13 @@ _LABEL = re.compile(r"(?P<name>[A-Za-z ]+?)\s*(?:\((?P<unit>[^)]*)\))?")
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """Return the run in a text; none where it is of another format."""
+    """Return the run in a text; none where it is of another format.
+
+    Raises
+    ------
+    InputError
+        A time has no unit, or one that is not known.
+    """
     metrics, config = _of_json(text) if text.lstrip().startswith("{") else (_of_csv(text), {})
     if "tpot_s" not in metrics:
         return []
@@ -30,15 +36,14 @@ def rows(text: str) -> list[dict[str, str]]:
     row = {name: cell(value) for name, value in metrics.items()}
     row = {"ttft_s": "", "isl": "", "osl": "", **row}
     row["model"] = str(_first(config, ("model_names", "model", "models")) or "")
-    row["concurrency"] = cell(_first(config, ("concurrency",))) or in_flight(row, rate)
-    return [row]
+    row["concurrency"] = cell(_first(config, ("concurrency",)))
+    return [row if row["concurrency"] else {**row, **in_flight(row, rate)}]
 
 
 def _of_json(text: str) -> tuple[dict[str, float], dict[str, Any]]:
     """Return the metrics of an export in SI units, and the configuration of the run."""
-    try:
-        export = json.loads(text)
-    except json.JSONDecodeError:
+    export = parsed(text)
+    if not isinstance(export, dict):
         return {}, {}
     found = {}
     for column, name in _NAMES.items():
@@ -47,7 +52,7 @@ def _of_json(text: str) -> tuple[dict[str, float], dict[str, Any]]:
             continue
         value = metric.get("p50", metric.get("avg")) if column.endswith("_s") else metric.get("avg")
         if isinstance(value, int | float):
-            found[column] = float(value) * _scale(column, str(metric.get("unit", "ms")))
+            found[column] = float(value) * _scale(column, str(metric.get("unit") or ""))
     config = export.get("input_config")
     return found, config if isinstance(config, dict) else {}
 
@@ -68,15 +73,27 @@ def _of_csv(text: str) -> dict[str, float]:
         told = dict(zip(header, cells, strict=False))
         text_of = (told.get("p50") if column.endswith("_s") else "") or told.get("avg") or told.get("value") or ""
         try:
-            found[column] = float(text_of.replace(",", "")) * _scale(column, label["unit"] or "ms")
+            found[column] = float(text_of.replace(",", "")) * _scale(column, label["unit"] or "")
         except ValueError:
             continue
     return found
 
 
 def _scale(column: str, unit: str) -> float:
-    """Return what a time in a unit is multiplied with for seconds; 1 for counts and rates."""
-    return _SCALES.get(unit.strip().lower(), 1.0) if column.endswith("_s") else 1.0
+    """Return what a time in a unit is multiplied with for seconds; 1 for counts and rates.
+
+    Raises
+    ------
+    InputError
+        It has no unit, or one that is not known.
+    """
+    if not column.endswith("_s"):
+        return 1.0
+    scale = _SCALES.get(unit.strip().lower())
+    if scale is None:
+        what = f"has the unit {unit!r}, which is not known" if unit else "has no unit"
+        raise InputError(f"{_NAMES[column]} {what}", allowed=", ".join(_SCALES))
+    return scale
 
 
 def _first(config: object, keys: tuple[str, ...]) -> object:
@@ -87,8 +104,9 @@ def _first(config: object, keys: tuple[str, ...]) -> object:
             value = value[0] if isinstance(value, list) and value else value
             if isinstance(value, int | float | str) and value:
                 return value
-        for inner in config.values():
-            found = _first(inner, keys)
-            if found is not None:
-                return found
+        config = list(config.values())
+    for inner in config if isinstance(config, list) else ():
+        found = _first(inner, keys)
+        if found is not None:
+            return found
     return None

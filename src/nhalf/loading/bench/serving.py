@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from nhalf.loading.bench.numbers import cell, in_flight, per_request
+from nhalf.loading.bench.numbers import cell, in_flight, parsed, per_request
 
 _ENGINES = {"vllm": "vllm", "openai": "", "sglang": "sglang", "trt": "trtllm", "tensorrt-llm": "trtllm"}
 
@@ -22,12 +21,10 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def _results(text: str) -> list[dict[str, Any]]:
     """Return the JSON objects of a text: one, a list, or one a line."""
-    try:
-        whole = json.loads(text)
-    except json.JSONDecodeError:
-        try:
-            whole = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except json.JSONDecodeError:
+    whole = parsed(text)
+    if whole is None:
+        whole = [parsed(line) for line in text.splitlines() if line.strip()]
+        if None in whole:
             return []
     return [result for result in (whole if isinstance(whole, list) else [whole]) if isinstance(result, dict)]
 
@@ -48,6 +45,7 @@ def _row(result: dict[str, Any]) -> dict[str, str]:
     accepted = result.get("accept_length")
     if isinstance(accepted, int | float) and accepted > 1:
         row["accepted_tokens"] = row["tokens_per_step"] = cell(accepted)
+    if not result["completed"]:
+        row |= {"tpot_s": "", "quality_flag": "no request was completed"}
     row["concurrency"] = cell(result.get("max_concurrency")) or cell(result.get("concurrency"))
-    row["concurrency"] = row["concurrency"] or in_flight(row, result.get("request_throughput"))
-    return row
+    return row if row["concurrency"] else {**row, **in_flight(row, result.get("request_throughput"))}
