@@ -95,18 +95,20 @@ class Response:
     def step_s(self, constants: Mapping[str, Array | float]) -> Array:
         """Return the time [s] of every step; constants of shape (m, 1) give times of shape (m, n)."""
         c = {name: np.asarray(value, dtype=np.float64) for name, value in constants.items()}
-        exponent = np.expand_dims(c["fp8_exponent"], -1)
-        scale = self.ratios ** (-exponent) / np.expand_dims(c["flop_efficiency"], -1)
+        slower = self.ratios ** -np.expand_dims(c["fp8_exponent"], -1)
         weights, kv, routed = (
             read_s / np.minimum(c[f"{name}_efficiency"], self.streaming)
             for name, read_s in (("memory", self.weights_s), ("kv", self.kv_s), ("expert", self.experts_s))
         )
-        projections = np.sum(self.projections_s * scale, axis=-1)
-        arithmetic = np.sum(self.routed_s * scale, axis=-1)
+        # One pass over the formats each: a fit of thousands of steps spends most of its time here.
+        projections, arithmetic, prompts = (
+            np.einsum("...nf,nf->...n", slower, each) for each in (self.projections_s, self.routed_s, self.prompt_s)
+        )
+        projections, arithmetic = projections / c["flop_efficiency"], arithmetic / c["flop_efficiency"]
         attention = self.attention_s / c["flop_efficiency"]
         read = np.maximum(weights, projections) + np.maximum(kv, attention) + np.maximum(routed, arithmetic)
         read = read * (1.0 + c["unsharded_share"] * self.others)
-        prompts = np.sum(self.prompt_s * self.ratios ** (-exponent), axis=-1) / c["prefill_efficiency"]
+        prompts = prompts / c["prefill_efficiency"]
         layers = self.fixed_layers + sum(c[name] * self.blocks[:, index] for index, name in enumerate(FACTORS))
         fixed = c["layer_time_s"] * layers + c["step_time_s"] * self.steps + c["sequence_time_s"] * self.sequences
         between = c["collective_excess_s"] * self.collectives + self.communication_s

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from nhalf.validate import Miss, Ratio, Score, Switch, Validation
 
 _FEW = 5
+_REASONS = 2
+"""Flags that are spelled out: they are sentences of whoever wrote the table."""
 _SOME = 40
 """Places of doubtful rows that are named beyond those with a sentence: what a page holds, and an eye."""
 
@@ -47,7 +49,9 @@ def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, argum
 def left_out(*, flags: Sequence[str], unmeasured: int) -> list[str]:
     """Return what of a table was not looked at, and why: the flags of rows that have one, and rows without a time."""
     texts = list(dict.fromkeys(flags))
-    some = ", ".join([*texts[:_FEW], *(["..."] if len(texts) > _FEW else [])])
+    others = len(texts) - _REASONS
+    more = [f"and {counted(others, 'other reason')}"] if others > 0 else []
+    some = ", ".join([*texts[:_REASONS], *more])
     found = [(len(flags), f"with a quality_flag ({some})"), (unmeasured, "without a tpot_s")]
     return [f"left out: {counted(rows)} {why}" for rows, why in found if rows]
 
