@@ -64,6 +64,17 @@ def test_the_summary_as_json(scenario: str) -> None:
     found = invoke("sweep", scenario, *AXES, "-o", "sweep.csv", "--json").document
     assert (found["schema"], found["points"], found["legal"]) == ("nhalf.sweep/1", 1250, 1000)
     assert found["best"]["tp"] == 8
+    assert found["best"]["axes_without_effect"] == ["system.fabric.inter_node.latency_s"]
+
+
+def test_an_axis_that_changes_nothing_is_no_part_of_the_answer(scenario: str) -> None:
+    told = " ".join(invoke("sweep", scenario, *AXES, "-o", "sweep.csv").out.split())
+    assert "the fastest is tp=8, batch=1, and what binds it is weights." in told
+    assert "There system.fabric.inter_node.latency_s changes nothing." in told
+    assert "16 8.21 ms 122 latency batch=1, latency_s=1us" in told
+    only = ("--axis", "system.fabric.inter_node.latency_s=1us:50us")
+    alone = " ".join(invoke("sweep", scenario, *only, "--tp", "8", "-o", "sweep.csv").out.split())
+    assert "25 points; system.fabric.inter_node.latency_s changes nothing at the fastest" in alone
 
 
 @pytest.mark.parametrize(
