@@ -124,6 +124,10 @@ def test_pages_of_several_systems_have_a_figure_for_each(tmp_path: Path) -> None
         text = report.read_text(encoding="utf-8")
         assert 'id="chart-regime-0"' in text
         assert 'id="chart-regime-1"' in text
+    assert invoke("plan", "llama-3.1-8b", "--on", "h100-sxm,gb200-nvl72", "-o", str(report)).code == 0
+    text = report.read_text(encoding="utf-8")
+    assert "llama-3.1-8b on devices: 8 of h100-sxm and 4 of gb200-nvl72" in text
+    assert "on gb200-nvl72: --gpus 4: a node" in text
 
 
 def test_a_plan_that_nothing_holds_still_draws_what_is_nearest(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from nhalf.report.figures.stacks import Stack, stacks
 from nhalf.report.page import Card, Code, Constant, Meter, Page, Section
 from nhalf.report.plan import left_out, served
 from nhalf.report.plan_why import token_columns, why
-from nhalf.report.plan_words import GOALS, apart, judgement, rate, rule_of_thumb, verdict
+from nhalf.report.plan_words import GOALS, apart, defaults_of, judgement, rate, rule_of_thumb, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,18 +80,20 @@ def _title(plans: Sequence[tuple[Plan, Asked]], scenarios: Sequence[Scenario]) -
     """Return what the page is about."""
     if not scenarios:
         return "nhalf plan"
-    systems = words.joined(list(dict.fromkeys(each.system.name for each in scenarios)))
+    counts = {plan.gpus for plan, _ in plans}
+    if len(counts) > 1:
+        each = words.joined([f"{plan.gpus} of {asked.system}" for plan, asked in plans])
+        return f"{scenarios[0].transformer.name} on devices: {each}"
+    systems = words.joined([asked.system for _, asked in plans])
     return f"{scenarios[0].transformer.name} on {plans[0][0].gpus} devices of {systems}"
 
 
 def _told(plan: Plan, asked: Asked, *, several: bool) -> list[str]:
     """Return the paragraphs of one plan: the verdict, the judgement of a launch line, pools, the rule of thumb."""
-    shown = plan.chosen or plan.nearest
     found = [verdict(plan), judgement(plan, asked.launched), apart(plan) if plan.wish.pools else ""]
     found.append(" ".join(rule_of_thumb(rule) for rule in plan.rules))
     if several:
-        system = shown.scenario.system.name if shown is not None else ""
-        return [f"{system}: {' '.join(text for text in found if text)}"]
+        return [f"{asked.system}: {' '.join(text for text in found if text)}"]
     return [text[:1].upper() + text[1:] for text in found if text]
 
 
@@ -271,5 +273,5 @@ def _notes(plans: Sequence[tuple[Plan, Asked]]) -> list[str]:
     for plan, asked in plans:
         found += asked.warnings
         found += left_out(plan)
-        found += [f"{each.flag} {each.value}: {each.reason}" for each in asked.defaults]
+    found += defaults_of([(asked.system, asked.defaults) for _, asked in plans])
     return list(dict.fromkeys(found))
