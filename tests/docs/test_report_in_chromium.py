@@ -124,6 +124,28 @@ def test_no_width_makes_the_page_scroll_sideways(browser: Browser, width: int) -
     browser.resize(1280, 900)
 
 
+def test_no_line_of_a_phone_ends_inside_a_flag_and_a_copied_line_is_the_command(report: Path) -> None:
+    assert PROGRAM is not None
+    path = report.with_name("plan.html")
+    assert invoke(*PLAN, "-o", str(path)).code == 0
+    with Browser(PROGRAM, width=390) as found:
+        found.open(path)
+        lines = found.run(
+            "[...document.querySelectorAll('.whole')].map((word) =>"
+            " [word.textContent, word.getBoundingClientRect().height, 2 * parseFloat(getComputedStyle(word).fontSize)])"
+        )
+        flags = {word for word, height, two in lines if height < two}
+        assert {"--tensor-parallel-size", "--enforce-eager,", "(--no-enable-prefix-caching,"} <= flags
+        assert flags == {word for word, _, _ in lines}
+        copied = found.run(
+            "(() => { const code = document.querySelector('pre code'), all = document.createRange();"
+            " all.selectNodeContents(code); getSelection().removeAllRanges(); getSelection().addRange(all);"
+            " return [getSelection().toString(), code.textContent]; })()"
+        )
+        assert copied[0] == copied[1]
+        assert copied[0].startswith("vllm serve ")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read_in_light_and_in_dark(browser: Browser, scheme: str) -> None:
     browser.call("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
