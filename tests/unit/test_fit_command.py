@@ -150,6 +150,39 @@ def test_a_log_without_a_row_names_the_line_and_the_reason(tmp_path: Path) -> No
     assert "is not a time above 0" in text
 
 
+def test_a_file_that_cannot_be_read_is_named_beside_the_answer_of_the_others(log: str, tmp_path: Path) -> None:
+    prose, missing = tmp_path / "prose.txt", tmp_path / "missing.txt"
+    prose.write_text("hello\n", encoding="utf-8")
+    alone = json.loads(run(log, "--json").output)
+    result = run(log, str(prose), "--json")
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith(f"{prose}: this is not a benchmark log")
+    found = json.loads(result.output)
+    assert found["fits"] == alone["fits"]
+    assert found["skipped"] == [{"file": str(prose), "line": 0, "why": "this is not a benchmark log that nhalf knows"}]
+    both = run(str(prose), log, str(missing))
+    assert isinstance(both.exception, InputError)
+    assert both.exception.what.startswith("2 files cannot be read: ")
+    for path, why in ((prose, "this is not a benchmark log"), (missing, "there is no such file")):
+        assert f"{path}: {why}" in both.exception.what
+        assert f" {path}: {why}" in " ".join(both.stdout.split())
+
+
+def test_a_tripped_gate_counts_more_than_a_file_that_cannot_be_read(log: str, tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.txt")
+    result = run(log, missing, "--fail-if", "latency>1us")
+    assert isinstance(result.exception, NoAnswerError)
+    assert f"warning: {missing}: there is no such file" in result.stderr
+    assert isinstance(run(log, missing, "--fail-if", "latency>1s").exception, InputError)
+
+
+def test_where_no_file_can_be_read_there_is_no_answer(tmp_path: Path) -> None:
+    result = run(str(tmp_path / "a.txt"), str(tmp_path / "b.txt"))
+    assert isinstance(result.exception, InputError)
+    assert "a.txt: there is no such file" in str(result.exception)
+    assert result.output == ""
+
+
 def test_a_mark_in_a_gap_has_no_regime(tmp_path: Path) -> None:
     kept = (SIZES <= 256) | (SIZES >= 2**24)
     gapped = {name: np.asarray(cells)[kept] for name, cells in columns().items()}
