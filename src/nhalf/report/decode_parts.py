@@ -39,11 +39,11 @@ def size_notes(comparison: Comparison) -> list[str]:
 def exchange_notes(comparison: Comparison) -> list[str]:
     """Return what the collectives across nodes and those of experts rest on, and what splitting TP over nodes costs."""
     rows = comparison.rows
-    notes = []
-    planned = dict.fromkeys(row.label for row in rows if row.crosses_nodes and row.kind == "modelled")
-    if planned:
-        names = verdict.joined(list(planned))
-        notes.append(f"{names}: nothing was measured across nodes; NCCL's own plan is taken, and the band is wide.")
+    planned: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row.crosses_nodes and row.kind == "modelled":
+            planned.setdefault(_across(row), {})[row.label] = None
+    notes = [f"{verdict.joined(list(names))}: {basis}, and the band is wide." for basis, names in planned.items()]
     for row in rows:
         found = row.split
         if found is not None and not row.prefills:
@@ -60,6 +60,17 @@ def exchange_notes(comparison: Comparison) -> list[str]:
         )
         notes.append(f"{label}: {way} {how}.")
     return notes
+
+
+def _across(row: Row) -> str:
+    """Return what the collectives across nodes rest on: NCCL's plan, over a link that was measured there or not."""
+    scenario = row.scenario
+    tier = scenario.system.fabric.span(scenario.layout.stage_devices).tier
+    known = scenario.origins.get(f"system.fabric.{tier}.latency_s")
+    if known is None or known.kind not in ("fitted", "measured"):
+        return "nothing was measured across nodes; NCCL's own plan is taken"
+    link = f"the link {known.kind} there [{known.source}]"
+    return f"no curve of a collective across nodes is known; NCCL's own plan is taken over {link}"
 
 
 def write_memory(comparison: Comparison, canvas: Canvas) -> None:
