@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +25,6 @@ from nhalf.evidence.reading import read
 from nhalf.report.fit_links import write_links
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nhalf.breakdown import Array
 
 
@@ -340,6 +339,12 @@ def test_the_next_command_uses_the_links_that_were_written(log: str, tmp_path: P
     result = run(log, "-o", target, "--model", "qwen3-32b")
     assert f"wrote {target}" in result.stderr
     assert f"nhalf decode qwen3-32b --on h100-sxm --links {target}" in " ".join(result.stdout.split())
+
+
+def test_after_a_log_of_sockets_nobody_is_sent_to_nccl_tests() -> None:
+    log = Path(__file__).parents[1] / "logs" / "iperf3" / "iperf3.json"
+    told = " ".join(run(str(log)).stdout.split())
+    assert told.endswith("such as: nhalf measure --listen on one host, nhalf measure --connect OTHER_HOST on the other")
 
 
 def test_a_fit_without_a_link_writes_no_file(tmp_path: Path) -> None:
