@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.decide.collective import choice, flips, rows, symmetric
+from nhalf.decide.choice import choice, symmetric
+from nhalf.decide.collective import flips, rows
 from nhalf.decide.fixed_time import alike, decompose, launch_s
 from nhalf.report import planned
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nhalf.citation import Datum
-    from nhalf.decide.collective import Choice, Flip, Question, Row
+    from nhalf.decide.choice import Choice
+    from nhalf.decide.collective import Flip, Row
     from nhalf.decide.fixed_time import FixedTime
+    from nhalf.decide.question import Question
     from nhalf.library import Rule
     from nhalf.loading.collective import Loaded
     from nhalf.report.canvas import Canvas
