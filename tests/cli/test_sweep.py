@@ -72,6 +72,8 @@ def test_an_axis_that_changes_nothing_is_no_part_of_the_answer(scenario: str) ->
     assert "the fastest is tp=8, batch=1, and what binds it is weights." in told
     assert "There system.fabric.inter_node.latency_s changes nothing." in told
     assert "16 8.21 ms 122 latency batch=1, latency_s=1us" in told
+    one = invoke("sweep", scenario, "--axis", "tp=1,2", "-o", "sweep.csv").out.splitlines()
+    assert "tp     step  tok/s  binds" in one
     only = ("--axis", "system.fabric.inter_node.latency_s=1us:50us")
     alone = " ".join(invoke("sweep", scenario, *only, "--tp", "8", "-o", "sweep.csv").out.split())
     assert "25 points; system.fabric.inter_node.latency_s changes nothing at the fastest" in alone

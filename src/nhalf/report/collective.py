@@ -133,7 +133,7 @@ def _library_choice(found: Answer) -> str:
     )
     if worst.size_bytes > DECODE_BYTES:
         return f"{own}."
-    return f"{own}, {token} a token at {found.per_token} collectives each."
+    return f"{own}, {token} a token of {found.per_token} such collectives."
 
 
 def _number(found: Answer) -> str:

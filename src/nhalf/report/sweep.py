@@ -103,7 +103,8 @@ def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas,
         first = names(grid)[0]
         canvas.heading(f"The fastest that fits, by {first}")
         rows = [_row(grid, first, value, point) for value, point in list(tally.best_by.items())[:_SHOWN]]
-        canvas.table([first, "step", "tok/s", "<binds", "<with"], rows)
+        heads = [first, "step", "tok/s", "<binds", *(["<with"] if any(row[-1] for row in rows) else [])]
+        canvas.table(heads, [row[: len(heads)] for row in rows])
         if len(tally.best_by) > _SHOWN:
             canvas.paragraph(f"{len(tally.best_by) - _SHOWN} more in the file.", indent="  ")
     if tally.reasons:
