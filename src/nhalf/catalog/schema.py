@@ -130,6 +130,7 @@ class Constants(Table, frozen=True, kw_only=True):
     latent_layer_factor: Ratio
     linear_layer_factor: Ratio
     sparse_layer_factor: Ratio
+    quantised_input_layer_factor: Ratio
     unsharded_share: Ratio
     host_sharing: Ratio
 

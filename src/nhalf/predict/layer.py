@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from nhalf.transformer import CachePart
     from nhalf.transformer.weights import WeightGroup
 
-_FP4 = ("nvfp4", "mxfp4")
 _HEAD = "output head"
 
 
@@ -293,7 +292,9 @@ def speedup(scenario: Scenario, dtype: str) -> Term:
     The house's decode-step note: s = 2^fq for FP8, 4^fq for FP4 on Blackwell.
     """
     device = scenario.system.device
-    peaks = {"fp8": device.fp8_flop_per_s, "int8": device.fp8_flop_per_s}
-    peak = device.fp4_flop_per_s if dtype in _FP4 else peaks.get(dtype, device.bf16_flop_per_s)
-    inputs: dict[str, Input] = {"F_q": peak, "F": device.bf16_flop_per_s, "fq": scenario.stack.fp8_exponent}
+    inputs: dict[str, Input] = {
+        "F_q": device.flop_per_s(dtype),
+        "F": device.bf16_flop_per_s,
+        "fq": scenario.stack.fp8_exponent,
+    }
     return leaf("speed-up", "(F_q / F) ** fq", inputs, unit="1")

@@ -31,7 +31,7 @@ CONSTANTS: Final = (
     "memory_efficiency", "kv_efficiency", "expert_efficiency", "flop_efficiency", "prefill_efficiency", "fp8_exponent",
     "layer_time_s", "step_time_s", "sequence_time_s", "collective_excess_s", "host_launch_s", "kernels_per_layer",
     "expert_layer_factor", "fp4_expert_layer_factor", "latent_layer_factor", "linear_layer_factor",
-    "sparse_layer_factor", "unsharded_share", "host_sharing",
+    "sparse_layer_factor", "quantised_input_layer_factor", "unsharded_share", "host_sharing",
 )  # fmt: skip
 """The constants of a stack that a calibration may move, by the name of their field."""
 FACTORS: Final = tuple(name for name in CONSTANTS if name.endswith("_layer_factor"))

@@ -29,8 +29,6 @@ _CELL: Final = 34
 _PALE: Final = 0.25
 _LETTERS: Final = 13
 """Letters of a layout's name in one line beside the map; longer names take more lines."""
-_CROWDED: Final = 28
-"""Pixels of a column below which its numbers are set smaller."""
 _COLOURS: Final = {BINDING[name]: colour for name, (_, colour) in COLUMNS.items()}
 
 
@@ -72,8 +70,7 @@ def regime(layouts: Mapping[str, Scenario], turns: Mapping[str, float], *, key: 
         tooltip=shown,
     )  # fmt: skip
     # The numbers lie on top of the boxes, and are pointed at like them.
-    size = alt.expr(f"width < {_CROWDED * (last + 1 - first)} ? 9.5 : 10.5")
-    rates = base.mark_text(aria=False, fontSize=size).encode(
+    rates = base.mark_text(aria=False, fontSize=figure.numbers(last + 1 - first)).encode(
         x=alt.X("doubling:Q"), text=alt.Text("rate:N"), color=alt.Color("ink:N", scale=None), tooltip=shown
     )
     height = max(_CELL * len(layouts), 2 * _CELL)
