@@ -26,8 +26,10 @@ class Device:
     """One accelerator.
 
     `memory_bytes` [bytes] is what the driver reports, `memory_bandwidth_bytes_per_s` [bytes/s] the datasheet rate of
-    its memory, the `*_flop_per_s` [FLOP/s] its dense peaks; a dtype the device cannot compute in has the peak of the
-    dtype its kernels convert to. `computes_in` are the dtypes of weights narrower than bf16 that it has units for.
+    its memory, `streaming_efficiency` [1] the share of it that a benchmark which only streams was measured to reach (1
+    where nobody measured), the `*_flop_per_s` [FLOP/s] its dense peaks; a dtype the device cannot compute in has the
+    peak of the dtype its kernels convert to. `computes_in` are the dtypes of weights narrower than bf16 that it has
+    units for.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Device:
     bf16_flop_per_s: Quantity
     fp8_flop_per_s: Quantity
     fp4_flop_per_s: Quantity
+    streaming_efficiency: Quantity = 1.0
     computes_in: frozenset[str] = frozenset()
 
     def flop_per_s(self, dtype: str) -> Quantity:

@@ -105,7 +105,7 @@ def stack(
     launched = own.mode if mode is None else Mode.parse(mode, where="mode")
     of_step = stated.constants(calibrated=calibrated, of_engine=key)
     built, of_engine = build.stack(key, used, launched, of_step, where=place("stacks.toml"))
-    return built, of_engine | of_library
+    return replace(built, gathers_at_root=own.gathers_at_root), of_engine | of_library
 
 
 def library(name: str, *, architecture: str, where: str = "library") -> tuple[Library, Origins]:

@@ -67,7 +67,7 @@ def weights(scenario: Scenario) -> Term:
     """
     read = total("weight bytes", *(_group_bytes(scenario, group) for group in _read_each_step(scenario)))
     device, stack = scenario.system.device, scenario.stack
-    return byte_time("weights", read, device.memory_bandwidth_bytes_per_s, stack.memory_efficiency, column="weights")
+    return byte_time("weights", read, device, stack.memory_efficiency, column="weights")
 
 
 def _read_each_step(scenario: Scenario) -> list[WeightGroup]:
@@ -128,8 +128,7 @@ def experts(scenario: Scenario, through: Term) -> Term | None:
         "stage": stage_share(scenario),
     }
     read = leaf("expert bytes", "hit * w / k * L * stage", sizes, unit="bytes")
-    bandwidth = scenario.system.device.memory_bandwidth_bytes_per_s
-    return byte_time("experts", read, bandwidth, stack.expert_efficiency, column="experts")
+    return byte_time("experts", read, scenario.system.device, stack.expert_efficiency, column="experts")
 
 
 def key_values(scenario: Scenario) -> Term:
@@ -142,7 +141,7 @@ def key_values(scenario: Scenario) -> Term:
     parts = [_cache_bytes(scenario, part) for part in scenario.transformer.cache_parts()]
     read = total("cache bytes", *parts)
     device, stack = scenario.system.device, scenario.stack
-    return byte_time("kv", read, device.memory_bandwidth_bytes_per_s, stack.kv_efficiency, column="kv")
+    return byte_time("kv", read, device, stack.kv_efficiency, column="kv")
 
 
 def _cache_bytes(scenario: Scenario, part: CachePart) -> Term:
