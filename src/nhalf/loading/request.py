@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nhalf.catalog import calibration, overlay, store
+from nhalf.catalog import calibration, overlay, stated, store
 from nhalf.catalog.curves import of_library
 from nhalf.catalog.measured_stacks import of_its_own
 from nhalf.citation import Datum
@@ -229,7 +229,7 @@ def _of_engine(request: Request, engine: str) -> list[tuple[str, str, object, st
     if request.engine is None:
         chosen.append(("engine", "--engine", engine, "the most used"))
     if request.mode is None:
-        own = store.engine_entry(engine).mode
+        own = stated.engine(engine).mode
         reason = "engines decode in CUDA graphs" if own == Mode.GRAPH else f"{engine} has no CUDA graphs"
         chosen.append(("mode", "--mode", str(own), reason))
     if request.library is None and request.options.p2p == "off":
@@ -271,7 +271,7 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
         stack=stack,
         origins={**origins, **stack_origins},
     )
-    if request.stack is None and store.CALIBRATED:
+    if request.stack is None and stated.CALIBRATED:
         found = calibration.bands()
         scenario = of_its_own(replace(scenario, residual=found.half_widths(found.novelty(scenario))))
     scenario = switches.applied(scenario, request.options)

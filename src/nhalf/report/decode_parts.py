@@ -9,7 +9,7 @@ import numpy as np
 
 from nhalf import units
 from nhalf.breakdown import columns
-from nhalf.catalog import store
+from nhalf.catalog import stated
 from nhalf.predict import incast
 from nhalf.report import verdict, words
 from nhalf.report.document import whole
@@ -43,14 +43,11 @@ def size_notes(comparison: Comparison) -> list[str]:
 def exchange_notes(comparison: Comparison) -> list[str]:
     """Return what the collectives across nodes and those of experts rest on, and what splitting TP over nodes costs."""
     rows = comparison.rows
-    notes = []
     planned: dict[str, dict[str, None]] = {}
     for row in rows:
         if row.crosses_nodes and row.kind == "modelled":
-            planned.setdefault(plan_of(row.scenario.stack.library.name), {})[row.label] = None
-    for plan, labels in planned.items():
-        names = verdict.joined(list(labels))
-        notes.append(f"{names}: nothing was measured across nodes; {plan} taken, and the band is wide.")
+            planned.setdefault(_across(row), {})[row.label] = None
+    notes = [f"{verdict.joined(list(names))}: {basis}, and the band is wide." for basis, names in planned.items()]
     notes += incast_notes(rows)
     for row in rows:
         found = row.split
@@ -70,9 +67,23 @@ def exchange_notes(comparison: Comparison) -> list[str]:
     return notes
 
 
+def _across(row: Row) -> str:
+    """Return what the collectives across nodes rest on: a plan, over a link that was measured there or not."""
+    scenario = row.scenario
+    plan = plan_of(scenario.stack.library.name)
+    tier = scenario.system.fabric.span(scenario.layout.stage_devices).tier
+    known = scenario.origins.get(f"system.fabric.{tier}.latency_s")
+    if known is None or known.kind not in ("fitted", "measured"):
+        return f"nothing was measured across nodes; {plan} taken"
+    return (
+        f"no curve of a collective across nodes is known; {plan} taken over the link {known.kind} there "
+        f"[{known.source}]"
+    )
+
+
 def plan_of(library: str) -> str:
     """Return whose plan a collective of a library rests on where nothing was measured, with its verb."""
-    tuner = store.library_entry(library).tuner
+    tuner = stated.library(library).tuner
     return "the law of the links and a fixed time are" if tuner == "prior" else "NCCL's own plan is"
 
 
