@@ -354,6 +354,13 @@ def test_a_draft_is_stated_whole_and_keeps_no_more_than_it_was_fed(draft: str, w
     assert (why in found.refused[0]) if why else found.refused == [""]
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_empty_cache_is_answered_without_a_warning() -> None:
+    row = "llama-3.1-8b,h100-sxm,1,"
+    empty, one = predictions(loaded(f"{row}0", f"{row}1", header=("model", "system", "batch", "context"))).tpot_s
+    assert 0 < empty < one
+
+
 def test_a_row_that_is_too_long_leaves_the_rows_of_its_group_alone() -> None:
     found = predictions(loaded(DENSE, DENSE.replace(",1024,1024,", ",100000000,1024,"), DENSE.replace(",16,", ",1,")))
     assert found.refused[0] == found.refused[2] == ""

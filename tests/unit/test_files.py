@@ -50,6 +50,7 @@ def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
         ("model,system".encode("utf-16"), "it is UTF-16: save it as UTF-8"),
         (b"PK\x03\x04\xff\xff", "save it as CSV"),
     ],
+    ids=["gzip", "utf-16", "workbook"],
 )
 def test_a_file_that_is_no_text_is_named_by_what_it_is(tmp_path: Path, content: bytes, do: str) -> None:
     path = tmp_path / "runs.csv"

@@ -74,7 +74,7 @@ def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
 
 def _within(texts: Sequence[str], found: Array, name: str, refused: list[str]) -> None:
     """Refuse the rows whose number no run can have; an empty cell, which is NaN, is none."""
-    least = 0.0 if name == "isl" else 1.0
+    least = 0.0 if name in ("isl", "context") else 1.0
     wrong = (found < least) | (found > LARGEST)
     for row in np.flatnonzero(wrong).tolist():
         refused[row] = refused[row] or f"{name} {texts[row]} lies outside {least:g} to {LARGEST:,.0f}"

@@ -120,11 +120,12 @@ def _kept(scenario: Scenario, part: CachePart, sequences: Quantity | Term) -> Te
 
 
 def _length(scenario: Scenario) -> Quantity:
-    """Return the tokens that a sequence has when it is longest."""
+    """Return the tokens that a sequence has when it is longest: one at least, as it decodes."""
     workload = scenario.workload
     longest = np.where(
         np.greater(workload.output_tokens, 0), workload.prompt_tokens + workload.output_tokens, workload.context_tokens
     )
+    longest = np.maximum(longest, 1.0)
     return float(longest) if longest.ndim == 0 else longest
 
 
