@@ -10,7 +10,7 @@ import numpy as np
 
 from nhalf.errors import InputError
 from nhalf.simulate.compiled import WORTH_COMPILING, is_installed
-from nhalf.simulate.network import must_hold, paths
+from nhalf.simulate.network import must_hold, paths_of
 from nhalf.simulate.program import check_messages
 from nhalf.simulate.rounds import Player, can_play
 from nhalf.simulate.tables import Conditions, Record, Tables, adding
@@ -127,7 +127,7 @@ def _by_arrays(
     found = None
     if player.rows is not None:
         graph = program.graph()
-        ways = paths(network, graph.source, graph.target)
+        ways = paths_of(network, graph)
         opened, closed = np.concatenate(player.rows[:-1]), np.concatenate(player.rows[1:])
         posted = np.maximum(opened[graph.source_step], opened[graph.target_step])
         ended = posted + (ways.latency_s[ways.of] + graph.size_bytes / ways.rate_bytes_per_s[ways.of])
@@ -156,7 +156,7 @@ def _by_events(
     check_messages(program.algorithm, program.ranks, max(program.messages, program.step_count))
     must_hold(f"a {network.kind}", network.ranks, len(network.capacity_bytes_per_s))
     graph = program.graph()
-    ways = paths(network, graph.source, graph.target)
+    ways = paths_of(network, graph)
     starts = _starts(program, conditions)
     draws = starts[:, None] if starts.ndim == 1 else starts
     worth = graph.messages * draws.shape[1] >= WORTH_COMPILING and is_installed()

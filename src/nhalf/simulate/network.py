@@ -20,13 +20,14 @@ import numpy as np
 
 from nhalf.breakdown import Array
 from nhalf.errors import InputError
-from nhalf.simulate.program import MOST_AT_ONCE, Indices
+from nhalf.simulate.program import MOST_AT_ONCE, Indices, Pairs
 from nhalf.simulate.round import Ints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nhalf.link import Link
+    from nhalf.simulate.program import Graph
 
 Route: TypeAlias = Callable[[Ints, Ints], tuple[Ints, Array]]
 """(sources, targets) -> (links, latency): the links each message crosses, padded with -1, and its latency [s]."""
@@ -293,16 +294,26 @@ def paths(network: Network, source: Ints | Indices, target: Ints | Indices) -> P
         A message from a rank to itself or to a rank that the network does not have.
     """
     pairs, of = _distinct(source, target, network.ranks)
-    start, end = pairs // network.ranks, pairs % network.ranks
-    if len(start) and np.any(start == end):
-        raise InputError(f"rank {start[start == end][0]} sends a message to itself", where="schedule")
-    links, latency = network.route(start, end)
+    return _routes(network, Pairs(of=of, source=pairs // network.ranks, target=pairs % network.ranks))
+
+
+def paths_of(network: Network, graph: Graph) -> Paths:
+    """Return the routes of a graph's messages (errors as in `paths`)."""
+    return paths(network, graph.source, graph.target) if graph.pairs is None else _routes(network, graph.pairs)
+
+
+def _routes(network: Network, pairs: Pairs) -> Paths:
+    """Return a route for each pair of ranks."""
+    own = pairs.source[pairs.source == pairs.target]
+    if len(own):
+        raise InputError(f"rank {own[0]} sends a message to itself", where="schedule")
+    links, latency = network.route(pairs.source, pairs.target)
     used = links >= 0
-    offsets = np.zeros(len(pairs) + 1, dtype=np.int32)
-    np.cumsum(used.sum(axis=1), out=offsets[1:])
+    start = np.zeros(len(links) + 1, dtype=np.int32)
+    np.cumsum(used.sum(axis=1), out=start[1:])
     return Paths(
-        of=of,
-        start=offsets,
+        of=pairs.of,
+        start=start,
         links=links[used].astype(np.int32),
         latency_s=latency,
         rate_bytes_per_s=narrowest(network.capacity_bytes_per_s, links, used),

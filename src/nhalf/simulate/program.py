@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nhalf.errors import InputError
+from nhalf.simulate.ragged import grouped, offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,15 @@ LATEST_BITMASK = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pairs:
+    """Ranks that send to each other: message m goes from rank `source[of[m]]` to rank `target[of[m]]`."""
+
+    of: Indices
+    source: Ints
+    target: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Graph:
     """Steps of ranks and the messages between them.
 
@@ -38,7 +48,7 @@ class Graph:
     `target_step` receives them), and closes when they are done and what it reduces has been added up. Messages are
     sorted by their source step. `edges` says which step follows which, one (earlier, later) pair a row; where they are
     left out, step i is followed by step i + `stride`. `earliest_s` [s] keeps a step from opening sooner; `blocks` is
-    what each message carries.
+    what each message carries. `pairs` are the ranks of each message once more, where they are known to be few.
     """
 
     ranks: int
@@ -51,6 +61,7 @@ class Graph:
     stride: int = 0
     blocks: Ints | None = None
     earliest_s: Array | None = None
+    pairs: Pairs | None = None
 
     @property
     def messages(self) -> int:
@@ -158,55 +169,42 @@ class Program:
 
 def from_rounds(ranks: int, rounds: Sequence[Round | AllPairs]) -> Graph:
     """Return rounds as a graph; the step of rank r in the i-th playing is i x ranks + r."""
-    played = [one for one in rounds for _ in range(one.times)]
-    counts = [one.messages for one in played]
-    base = np.arange(len(played), dtype=np.int32) * ranks
-    source, target = np.repeat(base, counts), np.repeat(base, counts)
-    ends = np.cumsum([0, *counts])
-    for one, start, end in zip(played, ends, ends[1:], strict=False):
-        source[start:end] += one.source
-        target[start:end] += one.target
-    alike = len({one.size_bytes for one in rounds if isinstance(one.size_bytes, float)}) == 1 and all(
-        isinstance(one.size_bytes, float) for one in rounds
-    )
-    sizes = (
-        np.broadcast_to(np.float64(rounds[0].size_bytes), len(source))
-        if alike
-        else np.concatenate([one.sizes for one in played] or [np.zeros(0)])
-    )
-    reduces = np.repeat(np.array([one.reduces for one in played], dtype=np.bool_), counts)
-    if np.any(source[1:] < source[:-1]):
-        order = grouped(source)
-        source, target, reduces = source[order], target[order], reduces[order]
-        sizes = sizes if alike else sizes[order]
+    messages = sum(one.messages * one.times for one in rounds)
+    source, target, of = (np.empty(messages, dtype=np.int32) for _ in range(3))
+    reduces = np.empty(messages, dtype=np.bool_)
+    known_sizes = {one.size_bytes if isinstance(one.size_bytes, float) else None for one in rounds}
+    alike = known_sizes.pop() if len(known_sizes) == 1 else None
+    sizes = np.empty(messages) if alike is None else np.broadcast_to(np.float64(alike), messages)
+    senders, receivers = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    filled, playing, known = 0, 0, 0
+    for one in rounds:
+        part, shape = slice(filled, filled + one.messages * one.times), (one.times, one.messages)
+        first = (np.arange(playing, playing + one.times, dtype=np.int32) * np.int32(ranks))[:, None]
+        sends, receives = one.source, one.target
+        in_order = not np.any(sends[1:] < sends[:-1])
+        order = slice(None) if in_order else grouped(sends)
+        sends, receives = sends[order], receives[order]
+        if not (np.array_equal(sends, senders[-1]) and np.array_equal(receives, receivers[-1])):
+            known += len(senders[-1])
+            senders.append(sends)
+            receivers.append(receives)
+        np.add(first, sends.astype(np.int32), out=source[part].reshape(shape))
+        np.add(first, receives.astype(np.int32), out=target[part].reshape(shape))
+        of[part].reshape(shape)[:] = np.arange(known, known + one.messages, dtype=np.int32)
+        reduces[part] = one.reduces
+        if alike is None:
+            sizes[part].reshape(shape)[:] = one.sizes[order]
+        filled, playing = part.stop, playing + one.times
     return Graph(
         ranks=ranks,
-        rank=np.arange(len(played) * ranks, dtype=np.int32) % np.int32(ranks),
+        rank=np.arange(playing * ranks, dtype=np.int32) % np.int32(ranks),
         source_step=source,
         target_step=target,
         size_bytes=sizes,
         reduces=reduces,
         stride=ranks,
+        pairs=Pairs(of=of, source=np.concatenate(senders), target=np.concatenate(receivers)),
     )
-
-
-def offsets(values: Indices, length: int) -> Indices:
-    """Return where the entries of each of `length` values start in a sorted list of them, and where the last end."""
-    found = np.zeros(length + 1, dtype=np.int32)
-    np.cumsum(np.bincount(values, minlength=length), out=found[1:])
-    return found
-
-
-def grouped(values: Indices) -> Indices:
-    """Return the places of the entries of an array, those of the lowest value first, each value's in order."""
-    if not len(values):
-        return np.zeros(0, dtype=np.int32)
-    place = np.full(int(values.max()) + 1, -1, dtype=np.int32)
-    count = np.arange(len(values), dtype=np.int32)
-    place[values] = count
-    if np.array_equal(place[values], count):
-        return place[place >= 0]  # all are different: no need to sort
-    return np.argsort(values, kind="stable").astype(np.int32)
 
 
 def check_ranks(ranks: int) -> None:

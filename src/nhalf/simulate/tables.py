@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nhalf.errors import InputError, NoAnswerError
-from nhalf.simulate import kernels
+from nhalf.simulate import agenda, binary_heap, kernels
 from nhalf.simulate.compiled import compiled_play
+from nhalf.simulate.flows import Flows, none_yet
 from nhalf.simulate.network import must_hold
-from nhalf.simulate.program import grouped, offsets
+from nhalf.simulate.ragged import grouped, offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _PORTS = {"fifo": kernels.FIFO, "fair": kernels.FAIR, "blocking": kernels.BLOCKING}
 PORTS = tuple(_PORTS)
 PROTOCOLS = ("rendezvous", "eager")
+_FIRST_ROOM, _MORE_ROOM = 2**12, 8
+"""For how many messages that are due at once there is room at first, and how many times that if it does not do."""
 _MOST_HOPS = 8
 """Links per message that are kept, at most, for as many messages as can be held at once."""
 
@@ -92,8 +95,15 @@ class Tables:
         keep: Callable[[Any], Any] = (lambda values: values) if compiled else (lambda values: values.tolist())
         if self._plan is None:
             self._plan = self._make_plan(keep)
-        state = self._state(starts, keep)
-        play(self._plan, state, self._work(keep), _PORTS[self.conditions.ports])
+        room = max(_FIRST_ROOM, 2 * self.graph.ranks)
+        while True:
+            state = self._state(starts, keep)
+            try:
+                play(self._plan, state, self._work(keep, room, compiled=compiled), _PORTS[self.conditions.ports])
+            except OverflowError:
+                room *= _MORE_ROOM
+            else:
+                break
         ended = np.asarray(state.ended)
         is_open = np.asarray(state.awaits) == kernels.OPEN
         if np.isnan(ended).any() or not is_open.all():
@@ -137,6 +147,7 @@ class Tables:
             route=keep(ways.of),
             path_start=keep(ways.start),
             path=keep(ways.links),
+            shift=self._shift(),
             latency=keep(latency),
             latency_mask=latency_mask,
             rate=keep(rate),
@@ -173,29 +184,25 @@ class Tables:
             ended=keep(np.full(messages, np.nan)),
         )
 
-    def _work(self, keep: Callable[[Any], Any]) -> kernels.Work:
-        links, messages = len(self.network.capacity_bytes_per_s), self.graph.messages
-        hops = int(np.diff(self.paths.start).max(initial=1))
+    def _work(self, keep: Callable[[Any], Any], room: int, *, compiled: bool) -> kernels.Work:
+        """Return the scratch of a run in which up to `room` messages are due, and as many on their way, at once."""
+        network, messages = self.network, self.graph.messages
+        links, room, shift = len(network.capacity_bytes_per_s), min(room, messages), self._shift()
         is_fair = self.conditions.ports == "fair"
-        shift = (hops - 1).bit_length()
-        entries, flows, shared = (messages << shift, messages, links) if is_fair else (1, 1, 1)
-        must_hold(f"a {self.network.kind} with fair ports", self.network.ranks, entries // _MOST_HOPS)
+        must_hold(f"a {network.kind} with fair ports", network.ranks, is_fair * (room << shift) // _MOST_HOPS)
         return kernels.Work(
             free=keep(np.zeros(links)),
             head=keep(np.full(links, -1, dtype=np.int32)),
-            users=keep(np.zeros(links, dtype=np.int32)),
-            link_mark=keep(np.zeros(shared, dtype=np.int32)),
-            sharers=keep(np.zeros(shared, dtype=np.int32)),
+            last=keep(np.zeros(links, dtype=np.int32)),
             chain=keep(np.full(messages, -1, dtype=np.int32)),
-            rate=keep(np.zeros(flows)),
-            since=keep(np.zeros(flows)),
-            finish=keep(np.zeros(flows)),
-            message_mark=keep(np.zeros(flows, dtype=np.int32)),
-            places=keep(np.full(flows, -1, dtype=np.int32)),
-            after=keep(np.full(entries, -1, dtype=np.int32)),
-            before=keep(np.full(entries, -1, dtype=np.int32)),
-            shift=shift,
+            ready=keep(np.zeros(len(self.graph.rank), dtype=np.int32)),
+            agenda=(binary_heap if compiled else agenda).empty(room),
+            flows=Flows(*map(keep, none_yet(room, links, shift) if is_fair else none_yet(1, 1, 0))),
         )
+
+    def _shift(self) -> int:
+        """Return the number s of which no path is longer than 2^s links."""
+        return (int(np.diff(self.paths.start).max(initial=1)) - 1).bit_length()
 
 
 def _once(values: Array) -> tuple[Array, int]:
