@@ -14,10 +14,10 @@ from nhalf.simulate.agenda import NEVER
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
-    from nhalf.simulate.program import Indices
+    from nhalf.simulate.graph import Indices
 
 HOLE, SIZE, FRONT, WAITING = 0, 1, 2, 3
-"""What `count` says: whether the first of the heap has been taken, one more than the events in the heap, where the line
+"""What `counts` says: whether the first of the heap has been taken, one more than the events in the heap, where the line
 begins, and how many wait in it."""
 
 
@@ -28,7 +28,7 @@ class Agenda(NamedTuple):
     names: Indices
     line_times: Array
     line_names: Indices
-    count: Indices
+    counts: Indices
 
 
 def empty(most: int) -> Agenda:
@@ -39,7 +39,7 @@ def empty(most: int) -> Agenda:
         names=np.empty(most + 1, dtype=np.int32),
         line_times=np.empty(line),
         line_names=np.empty(line, dtype=np.int32),
-        count=np.array([0, 1, 0, 0], dtype=np.int32),
+        counts=np.array([0, 1, 0, 0], dtype=np.int32),
     )
 
 
@@ -51,24 +51,24 @@ def put(agenda: Agenda, time: float, name: int) -> None:
     OverflowError
         There is no room for it.
     """
-    times, names, line_times, line_names, count = agenda
-    waiting, around = count[WAITING], len(line_times) - 1
-    last = (count[FRONT] + waiting - 1) & around
+    times, names, line_times, line_names, counts = agenda
+    waiting, around = counts[WAITING], len(line_times) - 1
+    last = (counts[FRONT] + waiting - 1) & around
     if waiting == 0 or (
         (line_times[last] < time or (line_times[last] == time and line_names[last] < name)) and waiting <= around
     ):
         last = (last + 1) & around
         line_times[last] = time
         line_names[last] = name
-        count[WAITING] += 1
-    elif count[HOLE]:
-        count[HOLE] = 0
-        sink(times, names, count[SIZE], time, name)
+        counts[WAITING] += 1
+    elif counts[HOLE]:
+        counts[HOLE] = 0
+        sink(times, names, counts[SIZE], time, name)
     else:
-        place = count[SIZE]
+        place = counts[SIZE]
         if place == len(times):
             raise OverflowError
-        count[SIZE] += 1
+        counts[SIZE] += 1
         while place > 1:
             above = place >> 1
             if times[above] < time or (times[above] == time and names[above] < name):
@@ -82,34 +82,34 @@ def put(agenda: Agenda, time: float, name: int) -> None:
 
 def next_time(agenda: Agenda) -> float:
     """Return when the next event is due; NEVER when there is none."""
-    times, names, line_times, _, count = agenda
-    if count[HOLE]:
-        count[HOLE] = 0
-        count[SIZE] -= 1
-        last = count[SIZE]
+    times, names, line_times, _, counts = agenda
+    if counts[HOLE]:
+        counts[HOLE] = 0
+        counts[SIZE] -= 1
+        last = counts[SIZE]
         if last > 1:
             sink(times, names, last, times[last], names[last])
     found = NEVER
-    if count[SIZE] > 1:
+    if counts[SIZE] > 1:
         found = times[1]
-    if count[WAITING] and line_times[count[FRONT]] < found:
-        found = line_times[count[FRONT]]
+    if counts[WAITING] and line_times[counts[FRONT]] < found:
+        found = line_times[counts[FRONT]]
     return found
 
 
 def take(agenda: Agenda) -> tuple[float, int]:
     """Take the next event off the agenda, which must hold one, after a look at `next_time`."""
-    times, names, line_times, line_names, count = agenda
-    front = count[FRONT]
-    if count[WAITING] and (
-        count[SIZE] == 1
+    times, names, line_times, line_names, counts = agenda
+    front = counts[FRONT]
+    if counts[WAITING] and (
+        counts[SIZE] == 1
         or line_times[front] < times[1]
         or (line_times[front] == times[1] and line_names[front] < names[1])
     ):
-        count[FRONT] = (front + 1) & (len(line_times) - 1)
-        count[WAITING] -= 1
+        counts[FRONT] = (front + 1) & (len(line_times) - 1)
+        counts[WAITING] -= 1
         return line_times[front], line_names[front]
-    count[HOLE] = 1
+    counts[HOLE] = 1
     return times[1], names[1]
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 WORTH_COMPILING = 200_000
 """Messages from which compiled kernels pay for loading numba; the first compilation takes a quarter of a minute."""
 
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+"""Kernels make no array or list: without `_nrt` numba does not count who holds those that they are handed."""
+
 
 def is_installed() -> bool:
     """Tell whether numba can be imported, without importing it."""
@@ -46,7 +49,7 @@ def compiled_play() -> Callable[[Plan, State, Work, int], None]:
         for name in original.COMPILED:
             function = getattr(module, name)
             function.__qualname__ = f"{name}_{sources}"
-            done[name] = numba.njit(cache=True, nogil=True, _nrt=False, error_model="numpy")(function)
+            done[name] = numba.njit(**_OPTIONS)(function)
             setattr(module, name, done[name])
     play: Callable[[Plan, State, Work, int], None] = done["play"]
     return play

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nhalf.breakdown import Array
+    from nhalf.simulate.graph import Graph
     from nhalf.simulate.network import Network
-    from nhalf.simulate.program import Graph, Program
+    from nhalf.simulate.program import Program
 
 WORTH_ARRAYS = 50_000
 """Messages from which a program whose ranks send to many runs as arrays, without a record."""
@@ -190,4 +191,4 @@ def _settle(finished: Array, graph: Graph, closed: Sequence[float]) -> None:
         # The steps of a rank follow each other, so its last one closes last.
         np.maximum(finished, ends[-graph.ranks :], out=finished)
         return
-    np.maximum.at(finished, graph.rank, ends)
+    np.maximum.at(finished, graph.step_ranks(), ends)

@@ -6,7 +6,7 @@ link; a flow knows its bottleneck, and what was left of it when the flows of tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ NO_LIMIT = 1e300
 ENDED = 0
 """The mark of a flow that has ended; it is still among the flows of its links until these are looked at."""
 SPARE, OVER, TOUCHED, ENDS, STAMP = 0, 1, 2, 3, 4
-"""What `count` says: how many places are spare, how many are of flows that have ended, how many links are touched, how
+"""What `counts` says: how many places are spare, how many are of flows that have ended, how many links are touched, how
 many have an end to come, and which number the next re-solve has."""
 
 
@@ -62,34 +62,31 @@ class Flows(NamedTuple):
     room: MutableSequence[float]
     sharers: MutableSequence[int]
     slowest: MutableSequence[float]
-    count: MutableSequence[int]
+    counts: MutableSequence[int]
 
 
 def none_yet(most: int, links: int, shift: int) -> Flows:
     """Return room for `most` flows of up to `1 << shift` links each, as arrays."""
-    of_flows = {name: np.zeros(most, dtype=np.int32) for name in ("message", "bottleneck", "along", "mark")}
-    indices = ("users", "touched", "link_mark", "came", "stale", "ends", "sharers")
-    numbers = ("level", "since", "due", "served", "room")
-    return Flows(
-        **of_flows,
-        left=np.zeros(most),
-        after=np.zeros(most << shift, dtype=np.int32),
-        spare=np.arange(most, dtype=np.int32)[::-1].copy(),
-        **{name: np.zeros(links, dtype=np.int32) for name in indices},
-        **{name: np.full(links, -1, dtype=np.int32) for name in ("head", "first", "place")},
-        **{name: np.zeros(links) for name in numbers},
-        slowest=np.array([NO_LIMIT]),
-        count=np.array([most, 0, 0, 0, 2], dtype=np.int32),
-    )
+    fields: dict[str, Any] = {"left": np.zeros(most)}
+    fields |= {name: np.zeros(most, dtype=np.int32) for name in ("message", "bottleneck", "along", "mark")}
+    fields |= {name: np.zeros(links) for name in ("level", "since", "due", "served", "room")}
+    fields |= {name: np.full(links, -1, dtype=np.int32) for name in ("head", "first", "place")}
+    counted = ("users", "touched", "link_mark", "came", "stale", "ends", "sharers")
+    fields |= {name: np.zeros(links, dtype=np.int32) for name in counted}
+    fields["after"] = np.zeros(most << shift, dtype=np.int32)
+    fields["spare"] = np.arange(most, dtype=np.int32)[::-1].copy()
+    fields["slowest"] = np.array([NO_LIMIT])
+    fields["counts"] = np.array([most, 0, 0, 0, 2], dtype=np.int32)
+    return Flows(**fields)
 
 
 def touch(flows: Flows, link: int) -> None:
     """Put a link among those that the next re-solve looks at."""
-    if flows.link_mark[link] != flows.count[STAMP]:
-        flows.link_mark[link] = flows.count[STAMP]
+    if flows.link_mark[link] != flows.counts[STAMP]:
+        flows.link_mark[link] = flows.counts[STAMP]
         flows.sharers[link] = 0
-        flows.touched[flows.count[TOUCHED]] = link
-        flows.count[TOUCHED] += 1
+        flows.touched[flows.counts[TOUCHED]] = link
+        flows.counts[TOUCHED] += 1
 
 
 def join(flows: Flows, plan: Plan, message: int, size: float) -> None:
@@ -100,10 +97,10 @@ def join(flows: Flows, plan: Plan, message: int, size: float) -> None:
     OverflowError
         There is no place for it.
     """
-    if flows.count[SPARE] == 0:
+    if flows.counts[SPARE] == 0:
         raise OverflowError
-    flows.count[SPARE] -= 1
-    flow = flows.spare[flows.count[SPARE]]
+    flows.counts[SPARE] -= 1
+    flow = flows.spare[flows.counts[SPARE]]
     flows.message[flow] = message
     flows.left[flow] = size
     flows.bottleneck[flow] = -1
@@ -129,8 +126,8 @@ def leave(flows: Flows, plan: Plan) -> int:
     if flows.first[link] < 0:
         withdraw(flows, link)
     flows.mark[flow] = ENDED
-    flows.count[OVER] += 1
-    flows.spare[len(flows.spare) - flows.count[OVER]] = flow
+    flows.counts[OVER] += 1
+    flows.spare[len(flows.spare) - flows.counts[OVER]] = flow
     message = flows.message[flow]
     route = plan.route[message]
     for step in range(plan.path_start[route], plan.path_start[route + 1]):
@@ -146,8 +143,8 @@ def settle(flows: Flows, link: int) -> None:
     due, ends, places = flows.due, flows.ends, flows.place
     time, place = due[link], places[link]
     if place < 0:
-        place = flows.count[ENDS]
-        flows.count[ENDS] += 1
+        place = flows.counts[ENDS]
+        flows.counts[ENDS] += 1
     while place > 0:
         above = (place - 1) >> 1
         other = ends[above]
@@ -158,10 +155,10 @@ def settle(flows: Flows, link: int) -> None:
         place = above
     while True:
         below = 2 * place + 1
-        if below >= flows.count[ENDS]:
+        if below >= flows.counts[ENDS]:
             break
         other = ends[below]
-        if below + 1 < flows.count[ENDS]:
+        if below + 1 < flows.counts[ENDS]:
             second = ends[below + 1]
             if due[second] < due[other] or (due[second] == due[other] and second < other):
                 other = second
@@ -181,8 +178,8 @@ def withdraw(flows: Flows, link: int) -> None:
     if place < 0:
         return
     flows.place[link] = -1
-    flows.count[ENDS] -= 1
-    last = flows.ends[flows.count[ENDS]]
+    flows.counts[ENDS] -= 1
+    last = flows.ends[flows.counts[ENDS]]
     if last != link:
         flows.place[last] = place
         settle(flows, last)

@@ -185,9 +185,9 @@ def play(plan: Plan, state: State, work: Work, ports: int) -> None:  # noqa: C90
         due = next_time(agenda)
         next_end = NEVER
         if ports == FAIR:
-            if flows.count[ENDS]:
+            if flows.counts[ENDS]:
                 next_end = flows.due[flows.ends[0]]
-            if flows.count[TOUCHED] and min(due, next_end) > horizon:
+            if flows.counts[TOUCHED] and min(due, next_end) > horizon:
                 share(flows, plan, horizon)
                 continue
         if due == NEVER and next_end == NEVER:

@@ -20,14 +20,15 @@ import numpy as np
 
 from nhalf.breakdown import Array
 from nhalf.errors import InputError
-from nhalf.simulate.program import MOST_AT_ONCE, Indices, Pairs
+from nhalf.simulate.graph import Indices, Pairs
+from nhalf.simulate.program import MOST_AT_ONCE
 from nhalf.simulate.round import Ints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nhalf.link import Link
-    from nhalf.simulate.program import Graph
+    from nhalf.simulate.graph import Graph
 
 Route: TypeAlias = Callable[[Ints, Ints], tuple[Ints, Array]]
 """(sources, targets) -> (links, latency): the links each message crosses, padded with -1, and its latency [s]."""
@@ -294,7 +295,8 @@ def paths(network: Network, source: Ints | Indices, target: Ints | Indices) -> P
         A message from a rank to itself or to a rank that the network does not have.
     """
     pairs, of = _distinct(source, target, network.ranks)
-    return _routes(network, Pairs(of=of, source=pairs // network.ranks, target=pairs % network.ranks))
+    source, target = (side.astype(np.int32) for side in np.divmod(pairs, network.ranks))
+    return _routes(network, Pairs(of=of, source=source, target=target))
 
 
 def paths_of(network: Network, graph: Graph) -> Paths:
@@ -307,7 +309,8 @@ def _routes(network: Network, pairs: Pairs) -> Paths:
     own = pairs.source[pairs.source == pairs.target]
     if len(own):
         raise InputError(f"rank {own[0]} sends a message to itself", where="schedule")
-    links, latency = network.route(pairs.source, pairs.target)
+    links, latency = network.route(pairs.source.astype(np.int64), pairs.target.astype(np.int64))
+    links = np.asfortranarray(links)  # what follows goes along columns: NumPy takes short rows one by one
     used = links >= 0
     start = np.zeros(len(links) + 1, dtype=np.int32)
     np.cumsum(used.sum(axis=1), out=start[1:])

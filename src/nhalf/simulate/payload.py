@@ -13,7 +13,8 @@ from nhalf.simulate.program import ALL, ANY, LATEST_BITMASK, NONE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nhalf.simulate.program import Goal, Graph, Program
+    from nhalf.simulate.graph import Graph
+    from nhalf.simulate.program import Goal, Program
     from nhalf.simulate.round import Ints
 
 _SEED = 20260101
@@ -101,9 +102,9 @@ def message_levels(graph: Graph) -> Ints:
 
     A message waits for what its sender's step waits for, and is waited for by what follows the receiver's step.
     """
-    depth = np.zeros(len(graph.rank), dtype=np.int64)
+    depth = np.zeros(graph.steps, dtype=np.int64)
     while True:
-        arrived = np.zeros(len(graph.rank), dtype=np.int64)
+        arrived = np.zeros(graph.steps, dtype=np.int64)
         np.maximum.at(arrived, graph.target_step, depth[graph.source_step] + 1)
         closed = np.maximum(depth, arrived)
         after = depth.copy()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from nhalf.simulate.program import Indices
+    from nhalf.simulate.graph import Indices
     from nhalf.simulate.round import Ints
 
 

@@ -32,7 +32,7 @@ def share(flows: Flows, plan: Plan, now: float) -> None:
     """
     unfixed = reach(flows, plan, now)
     links, level, room, sharers = flows.touched, flows.level, flows.room, flows.sharers
-    reached = flows.count[TOUCHED]
+    reached = flows.counts[TOUCHED]
     for place in range(reached):
         level[links[place]] = 0.0
     open_links = reached
@@ -56,73 +56,87 @@ def share(flows: Flows, plan: Plan, now: float) -> None:
             settle(flows, link)
         else:
             withdraw(flows, link)
-    flows.count[TOUCHED] = 0
-    flows.count[STAMP] += 1
+    flows.counts[TOUCHED] = 0
+    flows.counts[STAMP] += 1
     flows.slowest[0] = NO_LIMIT
 
 
 def reach(flows: Flows, plan: Plan, now: float) -> int:
-    """Add to the touched links all that they can change, and return how many flows need a new rate.
-
-    A flow slower than those that left, and than any newcomer can get at worst (capacity over users of its links), keeps
-    its rate: the links that made it so slow are full before the change is felt. Flows that have ended are taken off.
-    """
-    capacity, path_start, path, shift = plan.capacity, plan.path_start, plan.path, plan.shift
-    links, users, level, room, sharers = flows.touched, flows.users, flows.level, flows.room, flows.sharers
-    head, after, mark, bottleneck = flows.head, flows.after, flows.mark, flows.bottleneck
-    stamp, limit = flows.count[STAMP], flows.slowest[0]
-    for place in range(flows.count[TOUCHED]):
-        link = links[place]
-        if flows.came[link]:
-            flows.came[link] = 0
-            limit = min(limit, capacity[link] / users[link])
-    limit *= 1.0 - CAUTION
+    """Add to the touched links all that they can change, and return how many flows need a new rate."""
+    links, users, room = flows.touched, flows.users, flows.room
+    limit = unchanged(flows, plan)
     unfixed, place = 0, 0
-    while place < flows.count[TOUCHED]:
+    while place < flows.counts[TOUCHED]:
         link = links[place]
         place += 1
-        flows.served[link] = level[link] * (now - flows.since[link])
+        flows.served[link] = flows.level[link] * (now - flows.since[link])
         flows.since[link] = now
-        room[link] = capacity[link]
+        room[link] = plan.capacity[link]
         if users[link] == 0:
-            head[link] = -1
-        elif sharers[link] == users[link] and not flows.stale[link]:
-            continue  # other links have led to all its flows
-        flows.stale[link] = 0
-        entry, last = head[link], -1
-        while entry >= 0:
-            flow, following = entry >> shift, after[entry]
-            if mark[flow] == ENDED:
-                if last >= 0:
-                    after[last] = following
-                else:
-                    head[link] = following
-            else:
-                last = entry
-                if mark[flow] != stamp:
-                    if bottleneck[flow] >= 0 and level[bottleneck[flow]] < limit:
-                        room[link] -= level[bottleneck[flow]]
-                    else:
-                        mark[flow] = stamp
-                        unfixed += 1
-                        route = plan.route[flows.message[flow]]
-                        for step in range(path_start[route], path_start[route + 1]):
-                            touch(flows, path[step])
-                            sharers[path[step]] += 1
-            entry = following
-    ended = flows.count[OVER]
-    for place in range(len(flows.spare) - ended, len(flows.spare)):
-        flows.spare[flows.count[SPARE]] = flows.spare[place]
-        flows.count[SPARE] += 1
-    flows.count[OVER] = 0
+            flows.head[link] = -1
+            flows.stale[link] = 0
+        elif flows.sharers[link] < users[link] or flows.stale[link]:
+            # Otherwise other links have led to all its flows.
+            unfixed += look(flows, plan, link, limit)
+    for place in range(len(flows.spare) - flows.counts[OVER], len(flows.spare)):
+        flows.spare[flows.counts[SPARE]] = flows.spare[place]
+        flows.counts[SPARE] += 1
+    flows.counts[OVER] = 0
     return unfixed
+
+
+def unchanged(flows: Flows, plan: Plan) -> float:
+    """Return the rate [bytes/s] below which flows keep theirs: that of those that left, and of newcomers at worst.
+
+    A newcomer gets capacity over users of its links at worst. The links that make a flow slower than that are full
+    before the change is felt.
+    """
+    limit = flows.slowest[0]
+    for place in range(flows.counts[TOUCHED]):
+        link = flows.touched[place]
+        if flows.came[link]:
+            flows.came[link] = 0
+            limit = min(limit, plan.capacity[link] / flows.users[link])
+    return limit * (1.0 - CAUTION)
+
+
+def look(flows: Flows, plan: Plan, link: int, limit: float) -> int:
+    """Look at the flows of a link: take off those that have ended, and return how many more need a new rate.
+
+    Each of these touches all its links; one below the limit keeps its rate, and takes its part of the link's room.
+    """
+    level, bottleneck, mark, after = flows.level, flows.bottleneck, flows.mark, flows.after
+    stamp, found, last = flows.counts[STAMP], 0, -1
+    flows.stale[link] = 0
+    entry = flows.head[link]
+    while entry >= 0:
+        flow, following = entry >> plan.shift, after[entry]
+        if mark[flow] == ENDED:
+            if last >= 0:
+                after[last] = following
+            else:
+                flows.head[link] = following
+        else:
+            last = entry
+            if mark[flow] != stamp:
+                if bottleneck[flow] >= 0 and level[bottleneck[flow]] < limit:
+                    flows.room[link] -= level[bottleneck[flow]]
+                else:
+                    mark[flow] = stamp
+                    found += 1
+                    route = plan.route[flows.message[flow]]
+                    for step in range(plan.path_start[route], plan.path_start[route + 1]):
+                        touch(flows, plan.path[step])
+                        flows.sharers[plan.path[step]] += 1
+        entry = following
+    return found
 
 
 def fill(flows: Flows, plan: Plan, link: int, water: float, now: float) -> int:
     """Make a link the bottleneck of those of its flows that have none yet, and return how many they are."""
     path_start, path, shift = plan.path_start, plan.path, plan.shift
     room, sharers, left, served = flows.room, flows.sharers, flows.left, flows.served
-    after, mark, bottleneck, stamp = flows.after, flows.mark, flows.bottleneck, flows.count[STAMP]
+    after, mark, bottleneck, stamp = flows.after, flows.mark, flows.bottleneck, flows.counts[STAMP]
     fixed, least, first = 0, NO_LIMIT, -1
     same = SAME * now * water
     entry = flows.head[link]
@@ -152,5 +166,5 @@ def fill(flows: Flows, plan: Plan, link: int, water: float, now: float) -> int:
     return fixed
 
 
-COMPILED = ("reach", "fill", "share")
+COMPILED = ("unchanged", "look", "reach", "fill", "share")
 """Every kernel of this file, a callee before its callers."""

@@ -12,14 +12,14 @@ from nhalf.simulate import agenda, binary_heap, kernels
 from nhalf.simulate.compiled import compiled_play
 from nhalf.simulate.flows import Flows, none_yet
 from nhalf.simulate.network import must_hold
-from nhalf.simulate.ragged import grouped, offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nhalf.breakdown import Array
+    from nhalf.simulate.graph import Graph, Indices
     from nhalf.simulate.network import Network, Paths
-    from nhalf.simulate.program import Graph, Program
+    from nhalf.simulate.program import Program
 
 _PORTS = {"fifo": kernels.FIFO, "fair": kernels.FAIR, "blocking": kernels.BLOCKING}
 PORTS = tuple(_PORTS)
@@ -82,6 +82,14 @@ class Tables:
     network: Network
     conditions: Conditions
     _plan: Any = field(default=None)
+    _send_start: Indices = field(init=False)
+    _receive_start: Indices = field(init=False)
+    _receive: Indices = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find what each step sends and receives."""
+        self._send_start = self.graph.sends()
+        self._receive_start, self._receive = self.graph.receives()
 
     def play(self, starts: Array, *, compiled: bool) -> kernels.State:
         """Return the state at the end of one run.
@@ -127,7 +135,6 @@ class Tables:
 
     def _make_plan(self, keep: Callable[[Any], Any]) -> kernels.Plan:
         graph, ways = self.graph, self.paths
-        steps = len(graph.rank)
         next_start, next_step = graph.followers()
         size, size_mask = _once(graph.size_bytes)
         latency, latency_mask = _once(ways.latency_s)
@@ -137,9 +144,9 @@ class Tables:
             stride=graph.stride,
             next_start=keep(next_start),
             next_step=keep(next_step),
-            send_start=keep(offsets(graph.source_step, steps)),
-            receive_start=keep(offsets(graph.target_step, steps)),
-            receive=keep(grouped(graph.target_step)),
+            send_start=keep(self._send_start),
+            receive_start=keep(self._receive_start),
+            receive=keep(self._receive),
             source_step=keep(graph.source_step),
             target_step=keep(graph.target_step),
             size=keep(size),
@@ -162,19 +169,19 @@ class Tables:
         """Return how long each step takes to add up what it received [s]."""
         graph, per_byte = self.graph, adding(self.program, self.conditions)
         if not graph.reduces.any() or not per_byte.any():
-            return np.broadcast_to(0.0, len(graph.rank))
-        return np.asarray(per_byte[graph.rank] * graph.reduced_bytes(), dtype=np.float64)
+            return np.broadcast_to(0.0, graph.steps)
+        return np.asarray(per_byte[graph.step_ranks()] * graph.reduced_bytes(), dtype=np.float64)
 
     def _state(self, starts: Array, keep: Callable[[Any], Any]) -> kernels.State:
         graph = self.graph
-        steps, messages = len(graph.rank), graph.messages
-        opened = starts[graph.rank]
+        steps, messages = graph.steps, graph.messages
+        opened = starts[graph.step_ranks()]
         if graph.earliest_s is not None:
             opened = np.maximum(opened, graph.earliest_s)
-        outstanding = np.bincount(graph.target_step, minlength=steps).astype(np.int32)
+        outstanding = np.diff(self._receive_start)
         both = self.conditions.protocol == "rendezvous"
         if both:
-            outstanding += np.bincount(graph.source_step, minlength=steps).astype(np.int32)
+            outstanding += np.diff(self._send_start)
         return kernels.State(
             awaits=keep(graph.awaits()),
             outstanding=keep(outstanding),
@@ -195,10 +202,16 @@ class Tables:
             head=keep(np.full(links, -1, dtype=np.int32)),
             last=keep(np.zeros(links, dtype=np.int32)),
             chain=keep(np.full(messages, -1, dtype=np.int32)),
-            ready=keep(np.zeros(len(self.graph.rank), dtype=np.int32)),
+            ready=keep(np.zeros(self._most_ready(), dtype=np.int32)),
             agenda=(binary_heap if compiled else agenda).empty(room),
             flows=Flows(*map(keep, none_yet(room, links, shift) if is_fair else none_yet(1, 1, 0))),
         )
+
+    def _most_ready(self) -> int:
+        """Return how many steps can be ready to open or close at once: where each is followed by one, few are."""
+        # An event closes two steps at most, and a step opens the one that follows it, if one does.
+        graph = self.graph
+        return min(graph.steps, graph.stride + 2) if graph.stride else graph.steps
 
     def _shift(self) -> int:
         """Return the number s of which no path is longer than 2^s links."""
