@@ -1,7 +1,7 @@
 """The agenda for numba: the functions of `agenda` on a line and a binary heap of times and numbers, in arrays.
 
 Events come mostly in order, those of one moment too: such a one goes to the end of the line, at no cost. Only one that
-is due before the last of the line goes into the heap. (Measured for a take and a put among 512: 6 against 75 ns.)
+is due before the last of the line goes into the heap. (Measured for a take and a put among 512: 11 against 49 ns.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nhalf.simulate.graph import Indices
 
 HOLE, SIZE, FRONT, WAITING = 0, 1, 2, 3
-"""What `counts` says: whether the first of the heap has been taken, one more than the events in the heap, where the line
+"""What `counts` says: whether the first of the heap has been taken, the place after its last one, where the line
 begins, and how many wait in it."""
 
 

@@ -4,7 +4,7 @@ Times are seconds, sizes bytes. `plan` does not change; `state` and `work` do. I
 compiled they are arrays; both run the same operations in the same order, so both give the same numbers.
 
 Kernels make no array and no list of their own, so that numba need not count who holds which: where it did, that took
-more than half of the time (measured: 151 ns a message of a ring, 47 without).
+two thirds of the time (measured: 148 ns a message of a ring of 512, 48 without).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Plan(NamedTuple):
     """What waits for what and which way it goes; the names are those of Graph and Paths, ragged lists by offsets.
 
     Where one value holds for all, a table has that one entry and its mask is 0 (else -1): the entry of i is at
-    `i & mask`. `stride` is set where each step is followed by the one `stride` places on, and by no other. A path has up
-    to `1 << shift` links.
+    `i & mask`. `stride` is set where each step is followed by the one `stride` places on, and by no other. No path has
+    more than `1 << shift` links.
     """
 
     stride: int
@@ -108,8 +108,8 @@ def play(plan: Plan, state: State, work: Work, ports: int) -> None:  # noqa: C90
     in which they were posted: one that waits for a busy receiver holds up those behind it. `head` is the first of each
     first link's queue, `last` its last one.
 
-    FAIR: a message's latency passes, then it is a flow: its bytes share every link of its path. Ends of flows are not on
-    the agenda.
+    FAIR: a message's latency passes, then it is a flow: its bytes share every link of its path. Ends of flows are not
+    on the agenda.
 
     Raises
     ------

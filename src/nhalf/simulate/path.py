@@ -9,7 +9,6 @@ import numpy as np
 
 if TYPE_CHECKING:
     from nhalf.simulate.engine import Run
-    from nhalf.simulate.round import Ints
     from nhalf.simulate.tables import Record
 
 Kind: TypeAlias = Literal["start", "message", "reduction"]

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 _PORTS = {"fifo": kernels.FIFO, "fair": kernels.FAIR, "blocking": kernels.BLOCKING}
 PORTS = tuple(_PORTS)
 PROTOCOLS = ("rendezvous", "eager")
-_FIRST_ROOM, _MORE_ROOM = 2**12, 8
-"""For how many messages that are due at once there is room at first, and how many times that if it does not do."""
+_LEAST_ROOM, _MORE_ROOM = 2**12, 8
+"""Messages that are due at once, and as many on their way, for which there is room at least, and how many times the
+room of a run the next one has if it does not do."""
 _MOST_HOPS = 8
 """Links per message that are kept, at most, for as many messages as can be held at once."""
 
@@ -82,6 +83,7 @@ class Tables:
     network: Network
     conditions: Conditions
     _plan: Any = field(default=None)
+    _room: int = field(default=0)
     _send_start: Indices = field(init=False)
     _receive_start: Indices = field(init=False)
     _receive: Indices = field(init=False)
@@ -103,13 +105,13 @@ class Tables:
         keep: Callable[[Any], Any] = (lambda values: values) if compiled else (lambda values: values.tolist())
         if self._plan is None:
             self._plan = self._make_plan(keep)
-        room = max(_FIRST_ROOM, 2 * self.graph.ranks)
+        self._room = self._room or room_at_first(self.graph)
         while True:
             state = self._state(starts, keep)
             try:
-                play(self._plan, state, self._work(keep, room, compiled=compiled), _PORTS[self.conditions.ports])
+                play(self._plan, state, self._work(keep, compiled=compiled), _PORTS[self.conditions.ports])
             except OverflowError:
-                room *= _MORE_ROOM
+                self._room *= _MORE_ROOM
             else:
                 break
         ended = np.asarray(state.ended)
@@ -191,10 +193,10 @@ class Tables:
             ended=keep(np.full(messages, np.nan)),
         )
 
-    def _work(self, keep: Callable[[Any], Any], room: int, *, compiled: bool) -> kernels.Work:
-        """Return the scratch of a run in which up to `room` messages are due, and as many on their way, at once."""
+    def _work(self, keep: Callable[[Any], Any], *, compiled: bool) -> kernels.Work:
+        """Return the scratch of a run."""
         network, messages = self.network, self.graph.messages
-        links, room, shift = len(network.capacity_bytes_per_s), min(room, messages), self._shift()
+        links, room, shift = len(network.capacity_bytes_per_s), min(self._room, messages), self._shift()
         is_fair = self.conditions.ports == "fair"
         must_hold(f"a {network.kind} with fair ports", network.ranks, is_fair * (room << shift) // _MOST_HOPS)
         return kernels.Work(
@@ -216,6 +218,11 @@ class Tables:
     def _shift(self) -> int:
         """Return the number s of which no path is longer than 2^s links."""
         return (int(np.diff(self.paths.start).max(initial=1)) - 1).bit_length()
+
+
+def room_at_first(graph: Graph) -> int:
+    """Return how many messages there is room for before it is known how many are due at once."""
+    return max(_LEAST_ROOM, 2 * graph.ranks)
 
 
 def _once(values: Array) -> tuple[Array, int]:
