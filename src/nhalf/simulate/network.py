@@ -25,7 +25,6 @@ from nhalf.simulate.program import MOST_AT_ONCE
 from nhalf.simulate.round import Ints
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
     from nhalf.link import Link
     from nhalf.simulate.graph import Graph
@@ -310,21 +309,20 @@ def _routes(network: Network, pairs: Pairs) -> Paths:
     if len(own):
         raise InputError(f"rank {own[0]} sends a message to itself", where="schedule")
     links, latency = network.route(pairs.source.astype(np.int64), pairs.target.astype(np.int64))
-    links = np.asfortranarray(links)  # what follows goes along columns: NumPy takes short rows one by one
-    used = links >= 0
+    columns = np.asfortranarray(links)  # NumPy takes short rows one by one, and is several times slower at it
     start = np.zeros(len(links) + 1, dtype=np.int32)
-    np.cumsum(used.sum(axis=1), out=start[1:])
+    np.cumsum((columns >= 0).sum(axis=1), out=start[1:])
     return Paths(
         of=pairs.of,
         start=start,
-        links=links[used].astype(np.int32),
+        links=links[links >= 0].astype(np.int32),
         latency_s=latency,
-        rate_bytes_per_s=narrowest(network.capacity_bytes_per_s, links, used),
+        rate_bytes_per_s=narrowest(network.capacity_bytes_per_s, columns),
     )
 
 
-def narrowest(capacity: Array, links: Ints, used: NDArray[np.bool_]) -> Array:
-    """Return the capacity of the narrowest link of each route [bytes/s]."""
+def narrowest(capacity: Array, links: Ints) -> Array:
+    """Return the capacity of the narrowest link of each route [bytes/s]; routes are padded with -1."""
     if len(capacity) and (capacity.strides == (0,) or np.all(capacity == capacity[0])):
         return np.broadcast_to(capacity[0], len(links))
-    return np.asarray(np.where(used, capacity[np.maximum(links, 0)], np.inf).min(axis=1, initial=np.inf))
+    return np.asarray(np.append(capacity, np.inf)[links].min(axis=1, initial=np.inf))

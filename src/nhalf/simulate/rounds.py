@@ -73,7 +73,7 @@ class Player:
 
     def _message_times(self, played: Round | AllPairs) -> Array:
         links, latency = self.network.route(played.source, played.target)
-        rate = narrowest(self.network.capacity_bytes_per_s, links, links >= 0)
+        rate = narrowest(self.network.capacity_bytes_per_s, links)
         return np.asarray(latency + played.sizes / rate, dtype=np.float64)
 
     def _column(self, values: Array) -> Array:
