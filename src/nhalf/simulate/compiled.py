@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from functools import cache
 from importlib import util
@@ -57,6 +56,8 @@ def compiled_play() -> Callable[[Plan, State, Work, int], None]:
 
 def _sources() -> str:
     """Return a word that changes with every source and every option of the compiled kernels."""
+    import hashlib
+
     files = (str(module.__file__) for module in (agenda, binary_heap, flows, sharing, kernels))
     return hashlib.sha256(b"".join(Path(file).read_bytes() for file in (*files, __file__))).hexdigest()[:16]
 

@@ -79,14 +79,13 @@ def _exchange(ranks: int, one: Round | AllPairs, known: dict[bytes, _Exchange]) 
     """Return who sends to whom in a round: a known exchange, or a new one, which is then known too."""
     source, target = one.source.astype(np.int32), one.target.astype(np.int32)
     order = grouped(source) if np.any(source[1:] < source[:-1]) else slice(None)
-    sides = np.stack([source[order], target[order]])
-    name = sides.tobytes()
+    source, target = source[order], target[order]
+    name = source.tobytes() + target.tobytes()
     if name in known:
         return known[name]
-    source, target = sides
     known[name] = _Exchange(
-        messages=np.stack([np.arange(len(source), dtype=np.int32), source, target, grouped(target)]),
-        starts=np.stack([offsets(source, ranks)[:-1], offsets(target, ranks)[:-1]]),
+        messages=np.array([np.arange(len(source), dtype=np.int32), source, target, grouped(target)]),
+        starts=np.array([offsets(source, ranks)[:-1], offsets(target, ranks)[:-1]]),
         order=order,
         first=sum(len(each.messages[0]) for each in known.values()),
     )
