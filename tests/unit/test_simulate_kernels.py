@@ -85,6 +85,19 @@ def test_compiled_kernels_are_called_after_every_source(
     assert compiled._sources() != before
 
 
+def test_kernels_compile_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    numba = pytest.importorskip("numba")
+    real = numba.njit
+
+    def unwritable(*, cache: bool = False, **options: object) -> object:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return real(**options)
+
+    monkeypatch.setattr(numba, "njit", unwritable)
+    assert compiled._compiled(lambda number: number + 1)(2) == 3
+
+
 def test_the_sources_of_compiled_kernels_are_all_that_they_import() -> None:
     known = {agenda, binary_heap, flows, sharing, kernels}
     for module in known:

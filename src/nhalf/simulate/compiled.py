@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from nhalf.simulate.kernels import Plan, State, Work
 
 WORTH_COMPILING = 200_000
-"""Messages from which compiled kernels pay for loading numba; the first compilation takes a quarter of a minute."""
+"""Messages from which compiled kernels pay for loading numba; the first compilation takes some ten seconds."""
 
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 """Kernels make no array or list: without `_nrt` numba does not count who holds those that they are handed."""
 
 
@@ -36,8 +36,6 @@ def compiled_play() -> Callable[[Plan, State, Work, int], None]:
     A file of numba's cache is called after the function, and is checked against the function's own file alone. So each
     kernel is called after all the sources that go into it: those compiled from others are not found.
     """
-    import numba
-
     sources = _sources()
     done: dict[str, Any] = {}
     for original in (binary_heap, flows, sharing, kernels):
@@ -48,10 +46,20 @@ def compiled_play() -> Callable[[Plan, State, Work, int], None]:
         for name in original.COMPILED:
             function = getattr(module, name)
             function.__qualname__ = f"{name}_{sources}"
-            done[name] = numba.njit(**_OPTIONS)(function)
+            done[name] = _compiled(function)
             setattr(module, name, done[name])
     play: Callable[[Plan, State, Work, int], None] = done["play"]
     return play
+
+
+def _compiled(function: Callable[..., Any]) -> Any:  # noqa: ANN401  numba's own kind of function
+    """Return a function for numba to compile when it is first called; cached, unless there is nowhere to write."""
+    import numba
+
+    try:
+        return numba.njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:  # numba's word for neither the package's folder nor the user's
+        return numba.njit(**_OPTIONS)(function)
 
 
 def _sources() -> str:

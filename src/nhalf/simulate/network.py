@@ -25,7 +25,6 @@ from nhalf.simulate.program import MOST_AT_ONCE
 from nhalf.simulate.round import Ints
 
 if TYPE_CHECKING:
-
     from nhalf.link import Link
     from nhalf.simulate.graph import Graph
 
