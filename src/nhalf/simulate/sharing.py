@@ -50,12 +50,10 @@ def share(flows: Flows, plan: Plan, now: float) -> None:
             link = links[place]
             if sharers[link] > 0 and room[link] / sharers[link] <= water * (1.0 + SAME):
                 unfixed -= fill(flows, plan, link, water, now)
+                settle(flows, link)  # at once: a heap bears one change at a time
     for place in range(reached):
-        link = links[place]
-        if level[link] > 0.0:
-            settle(flows, link)
-        else:
-            withdraw(flows, link)
+        if level[links[place]] == 0.0:
+            withdraw(flows, links[place])
     flows.counts[TOUCHED] = 0
     flows.counts[STAMP] += 1
     flows.slowest[0] = NO_LIMIT
