@@ -81,12 +81,12 @@ def none_yet(most: int, links: int, shift: int) -> Flows:
 
 
 def touch(flows: Flows, link: int) -> None:
-    """Put a link among those that the next re-solve looks at."""
-    if flows.link_mark[link] != flows.counts[STAMP]:
-        flows.link_mark[link] = flows.counts[STAMP]
-        flows.sharers[link] = 0
-        flows.touched[flows.counts[TOUCHED]] = link
-        flows.counts[TOUCHED] += 1
+    """Put a link, which is not yet there, among those that the next re-solve looks at."""
+    counts = flows.counts
+    flows.link_mark[link] = counts[STAMP]
+    flows.sharers[link] = 0
+    flows.touched[counts[TOUCHED]] = link
+    counts[TOUCHED] += 1
 
 
 def join(flows: Flows, plan: Plan, message: int, size: float) -> None:
@@ -97,28 +97,38 @@ def join(flows: Flows, plan: Plan, message: int, size: float) -> None:
     OverflowError
         There is no place for it.
     """
-    if flows.counts[SPARE] == 0:
+    counts, head, after, users, came, link_mark = (
+        flows.counts,
+        flows.head,
+        flows.after,
+        flows.users,
+        flows.came,
+        flows.link_mark,
+    )
+    if counts[SPARE] == 0:
         raise OverflowError
-    flows.counts[SPARE] -= 1
-    flow = flows.spare[flows.counts[SPARE]]
+    counts[SPARE] -= 1
+    flow = flows.spare[counts[SPARE]]
     flows.message[flow] = message
     flows.left[flow] = size
     flows.bottleneck[flow] = -1
     flows.mark[flow] = -1
-    entry = flow << plan.shift
+    entry, stamp, path = flow << plan.shift, counts[STAMP], plan.path
     route = plan.route[message]
     for step in range(plan.path_start[route], plan.path_start[route + 1]):
-        link = plan.path[step]
-        flows.after[entry] = flows.head[link]
-        flows.head[link] = entry
+        link = path[step]
+        after[entry] = head[link]
+        head[link] = entry
         entry += 1
-        flows.users[link] += 1
-        flows.came[link] = 1
-        touch(flows, link)
+        users[link] += 1
+        came[link] = 1
+        if link_mark[link] != stamp:
+            touch(flows, link)
 
 
 def leave(flows: Flows, plan: Plan) -> int:
     """End the flow that is due first, and return its message."""
+    counts, users, stale, link_mark = flows.counts, flows.users, flows.stale, flows.link_mark
     link = flows.ends[0]
     flow = flows.first[link]
     flows.slowest[0] = min(flows.slowest[0], flows.level[link])
@@ -126,15 +136,16 @@ def leave(flows: Flows, plan: Plan) -> int:
     if flows.first[link] < 0:
         withdraw(flows, link)
     flows.mark[flow] = ENDED
-    flows.counts[OVER] += 1
-    flows.spare[len(flows.spare) - flows.counts[OVER]] = flow
-    message = flows.message[flow]
+    counts[OVER] += 1
+    flows.spare[len(flows.spare) - counts[OVER]] = flow
+    message, stamp, path = flows.message[flow], counts[STAMP], plan.path
     route = plan.route[message]
     for step in range(plan.path_start[route], plan.path_start[route + 1]):
-        link = plan.path[step]
-        flows.users[link] -= 1
-        flows.stale[link] = 1
-        touch(flows, link)
+        link = path[step]
+        users[link] -= 1
+        stale[link] = 1
+        if link_mark[link] != stamp:
+            touch(flows, link)
     return message
 
 
@@ -173,10 +184,8 @@ def settle(flows: Flows, link: int) -> None:
 
 
 def withdraw(flows: Flows, link: int) -> None:
-    """Take a link, which need not be there, off the ends."""
+    """Take a link off the ends."""
     place = flows.place[link]
-    if place < 0:
-        return
     flows.place[link] = -1
     flows.counts[ENDS] -= 1
     last = flows.ends[flows.counts[ENDS]]

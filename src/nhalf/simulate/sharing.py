@@ -44,7 +44,8 @@ def share(flows: Flows, plan: Plan, now: float) -> None:
                 links[place] = links[kept]
                 links[kept] = link
                 kept += 1
-                water = min(water, room[link] / sharers[link])
+                if room[link] < water * sharers[link]:
+                    water = room[link] / sharers[link]
         open_links = kept
         for place in range(open_links):
             link = links[place]
@@ -52,8 +53,9 @@ def share(flows: Flows, plan: Plan, now: float) -> None:
                 unfixed -= fill(flows, plan, link, water, now)
                 settle(flows, link)  # at once: a heap bears one change at a time
     for place in range(reached):
-        if level[links[place]] == 0.0:
-            withdraw(flows, links[place])
+        link = links[place]
+        if level[link] == 0.0 and flows.place[link] >= 0:
+            withdraw(flows, link)
     flows.counts[TOUCHED] = 0
     flows.counts[STAMP] += 1
     flows.slowest[0] = NO_LIMIT
@@ -61,25 +63,27 @@ def share(flows: Flows, plan: Plan, now: float) -> None:
 
 def reach(flows: Flows, plan: Plan, now: float) -> int:
     """Add to the touched links all that they can change, and return how many flows need a new rate."""
-    links, users, room = flows.touched, flows.users, flows.room
+    links, users, room, counts = flows.touched, flows.users, flows.room, flows.counts
+    level, since, served, capacity = flows.level, flows.since, flows.served, plan.capacity
+    sharers, stale = flows.sharers, flows.stale
     limit = unchanged(flows, plan)
     unfixed, place = 0, 0
-    while place < flows.counts[TOUCHED]:
+    while place < counts[TOUCHED]:
         link = links[place]
         place += 1
-        flows.served[link] = flows.level[link] * (now - flows.since[link])
-        flows.since[link] = now
-        room[link] = plan.capacity[link]
+        served[link] = level[link] * (now - since[link])
+        since[link] = now
+        room[link] = capacity[link]
         if users[link] == 0:
             flows.head[link] = -1
-            flows.stale[link] = 0
-        elif flows.sharers[link] < users[link] or flows.stale[link]:
+            stale[link] = 0
+        elif sharers[link] < users[link] or stale[link]:
             # Otherwise other links have led to all its flows.
             unfixed += look(flows, plan, link, limit)
-    for place in range(len(flows.spare) - flows.counts[OVER], len(flows.spare)):
-        flows.spare[flows.counts[SPARE]] = flows.spare[place]
-        flows.counts[SPARE] += 1
-    flows.counts[OVER] = 0
+    for place in range(len(flows.spare) - counts[OVER], len(flows.spare)):
+        flows.spare[counts[SPARE]] = flows.spare[place]
+        counts[SPARE] += 1
+    counts[OVER] = 0
     return unfixed
 
 
@@ -89,12 +93,13 @@ def unchanged(flows: Flows, plan: Plan) -> float:
     A newcomer gets capacity over users of its links at worst. The links that make a flow slower than that are full
     before the change is felt.
     """
-    limit = flows.slowest[0]
+    limit, touched, came, capacity, users = flows.slowest[0], flows.touched, flows.came, plan.capacity, flows.users
     for place in range(flows.counts[TOUCHED]):
-        link = flows.touched[place]
-        if flows.came[link]:
-            flows.came[link] = 0
-            limit = min(limit, plan.capacity[link] / flows.users[link])
+        link = touched[place]
+        if came[link]:
+            came[link] = 0
+            if capacity[link] < limit * users[link]:
+                limit = capacity[link] / users[link]
     return limit * (1.0 - CAUTION)
 
 
@@ -104,6 +109,7 @@ def look(flows: Flows, plan: Plan, link: int, limit: float) -> int:
     Each of these touches all its links; one below the limit keeps its rate, and takes its part of the link's room.
     """
     level, bottleneck, mark, after = flows.level, flows.bottleneck, flows.mark, flows.after
+    link_mark, sharers, path = flows.link_mark, flows.sharers, plan.path
     stamp, found, last = flows.counts[STAMP], 0, -1
     flows.stale[link] = 0
     entry = flows.head[link]
@@ -124,8 +130,9 @@ def look(flows: Flows, plan: Plan, link: int, limit: float) -> int:
                     found += 1
                     route = plan.route[flows.message[flow]]
                     for step in range(plan.path_start[route], plan.path_start[route + 1]):
-                        touch(flows, plan.path[step])
-                        flows.sharers[plan.path[step]] += 1
+                        if link_mark[path[step]] != stamp:
+                            touch(flows, path[step])
+                        sharers[path[step]] += 1
         entry = following
     return found
 
