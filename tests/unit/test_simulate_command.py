@@ -17,6 +17,7 @@ from nhalf.cli.simulate import simulate
 from nhalf.decide import pacing
 from nhalf.errors import InputError, NhalfError, NoAnswerError
 from nhalf.simulate import kernels
+from nhalf.simulate.programs import PROGRAMS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -248,6 +249,8 @@ def test_a_loop_that_memory_cannot_hold_has_no_answer_just_as_its_decode(asked: 
         ((*RING, "--skew", "normal:1us", "--timeline", "out.json"), "a timeline shows one run"),
         ((*RING, "--skew", "cauchy:1us"), "is not a skew"),
         ((*RING, "--routing", "1"), "--routing: all-reduce by ring has no routing to skew"),
+        ((*RING, "--straggler", "rank 1: 2x"), "no rank of this run computes anything .* add --reduction-rate"),
+        (("all-gather", *RING[1:], "--straggler", "rank 1: 2x"), "computes anything .* Do: take 'rank 3: link 2x'"),
         (("missing.json", *LINK), "the file cannot be read"),
         (("decode", "llama-3.1-70b", "--tp", "8"), "--on is missing"),
         (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "1"), "nobody to wait for"),
@@ -259,6 +262,30 @@ def test_bad_input_is_one_clear_error(arguments: tuple[str, ...], words: str) ->
         invoke(*arguments)
     assert isinstance(caught.value, InputError)
     assert caught.value.where
+
+
+@pytest.mark.parametrize("op", PROGRAMS)
+def test_a_reduction_rate_is_refused_where_nothing_is_added_up(op: str) -> None:
+    asked = (op, *(RING[1:3] if op == "barrier" else RING[1:5]), *LINK)
+    slow = (*asked, "--reduction-rate", "1GB/s")
+    if op in ("all-reduce", "reduce-scatter", "reduce"):
+        assert document(*slow)["runs"][0]["time_s"] > document(*asked)["runs"][0]["time_s"]
+        return
+    with pytest.raises(InputError, match=f"--reduction-rate 1GB/s would do nothing: {op} adds nothing up"):
+        invoke(*slow)
+
+
+@pytest.mark.parametrize("reduces", [True, False])
+def test_a_schedule_takes_a_reduction_rate_if_it_reduces(tmp_path: Path, *, reduces: bool) -> None:
+    path = tmp_path / "own.json"
+    message = {"from": 0, "to": 1, "bytes": 50_000, "reduces": reduces}
+    path.write_text(json.dumps({"ranks": 2, "messages": [message]}), encoding="utf-8")
+    asked = (str(path), *LINK, "--reduction-rate", "50GB/s")
+    if reduces:
+        assert document(*asked)["runs"][0]["time_s"] == pytest.approx(7e-6)
+        return
+    with pytest.raises(InputError, match="schedule adds nothing up"):
+        invoke(*asked)
 
 
 @pytest.mark.parametrize(

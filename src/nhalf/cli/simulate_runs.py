@@ -65,6 +65,7 @@ class Session:
         machine = _machine(ranks, flags)
         made = (own,) if own is not None else _programs(op, ranks, machine, flags)
         simulate_flags.check_group(made, flags)
+        simulate_flags.check_adding(made, flags)
         skew, draws = _skew(flags)
         return cls(
             machine=machine,
