@@ -50,6 +50,7 @@ def test_the_page_says_the_path_the_law_and_the_check() -> None:
     assert "one-shot is the fastest of 2" in page
     assert "rank 3 starts 20 us late" in page
     assert "ranks start at different times, which the law does not know" in page
+    assert "with the lateness of the last rank, 20 us, it says the same" in page
     assert "each contribution arrives exactly once (checked by bitmask)" in page
 
 
@@ -83,6 +84,24 @@ def test_draws_stand_beside_theory() -> None:
     (entry,) = document(*RING, "--draws", "2000", "--skew", "exponential:10us")["runs"]
     assert entry["draws"]["p99_s"] > entry["draws"]["p50_s"] > entry["time_s"]
     assert entry["draws"]["latest_s"] == pytest.approx(entry["draws"]["expected_latest_s"], rel=0.05)
+
+
+def test_draws_say_what_becomes_of_lateness_and_the_document_too() -> None:
+    asked = ("reduce", "--ranks", "8", "--size", "1MiB", *LINK, "--algorithm", "all", "--draws", "300")
+    page = invoke(*asked, "--skew", "hiccup:2%:1ms")
+    table = page.split("What becomes of the last rank's lateness", 1)[1].splitlines()
+    rows = {line.split()[0]: line for line in table[2:4]}
+    binomial, direct = document(*asked, "--skew", "hiccup:2%:1ms")["runs"]
+    for entry in (binomial, direct):
+        late = entry["draws"]["lateness"]
+        assert f"{100 * late['passed_on']:.1f} %" in rows[entry["algorithm"]]
+        assert rows[entry["algorithm"]].endswith(f"{late['dragged_ranks']:.2f}")
+        mean = entry["draws"]["mean_s"] - entry["time_s"]
+        assert late["passed_on"] == pytest.approx(mean / entry["draws"]["latest_s"])
+    assert binomial["draws"]["lateness"]["hidden_share"] == 0 < direct["draws"]["lateness"]["hidden_share"]
+    assert "hidden in: the draws that end sooner" in page
+    assert "added in:" not in page
+    assert ",passed_on,hidden_share," in invoke(*asked, "--skew", "hiccup:2%:1ms", "--csv").splitlines()[0]
 
 
 def test_draws_of_every_algorithm_fit_a_narrow_page(monkeypatch: pytest.MonkeyPatch) -> None:

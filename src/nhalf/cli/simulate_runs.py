@@ -20,6 +20,7 @@ from nhalf.errors import InputError
 from nhalf.link import Link
 from nhalf.loading.files import read_json, read_text, write_text
 from nhalf.report import simulate as report
+from nhalf.report import simulate_draws as draws_report
 from nhalf.simulate import programs, schedule, straggler
 from nhalf.simulate.engine import Conditions, run
 from nhalf.simulate.machine import Machine, Wiring, from_fabric, from_links, more_than_sold
@@ -136,13 +137,14 @@ class Session:
 
     def _print_spreads(self, spreads: list[Spread], outcomes: list[Outcome], *, skew: str, partial: str) -> None:
         if forms.write(
-            lambda: report.spreads_document(spreads, outcomes, where=self.words, skew=skew, partial=partial), _spreads
+            lambda: draws_report.spreads_document(spreads, outcomes, where=self.words, skew=skew, partial=partial),
+            _spreads,
         ):
             return
         canvas = output.canvas()
-        program = self.programs[0]
-        task = f"{program.op} of {units.format_size(program.size_bytes)} on {program.ranks} ranks, {self.words}"
-        report.write_spreads(spreads, canvas, ranks=program.ranks, task=task, skew=skew, next_command=self._next())
+        task = f"{report.task(self.programs[0])}, {self.words}"
+        ports = self.conditions.ports
+        draws_report.write(spreads, canvas, task=task, skew=skew, ports=ports, next_command=self._next())
         output.write(canvas.text)
 
     def _drawn(self, program: Program, starts: Array, progress: Progress) -> Run:
@@ -162,7 +164,7 @@ class Session:
 
 def _spreads(document: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the runs of a document of draws as rows, each with its draws beside it."""
-    return [{**run, **run["draws"]} for run in document["runs"]]
+    return [{**run, **run["draws"], **(run["draws"]["lateness"] or {})} for run in document["runs"]]
 
 
 def _schedule(path: str) -> Program:

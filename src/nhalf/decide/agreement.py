@@ -143,11 +143,10 @@ def _reason(run: Run, machine: Machine, law: Law, causes: dict[str, float], law_
 def _reasons(run: Run, machine: Machine, law: Law, law_s: float) -> Iterator[tuple[bool, str]]:
     """Yield whether a reason applies, and its words; the more certain ones first."""
     conditions, ranks, name = run.conditions, run.program.ranks, run.program.algorithm
-    late = conditions.starts_s is not None and bool(np.any(conditions.starts_s != 0))
-    yield late, "ranks start at different times, which the law does not know"
+    late_s = 0.0 if conditions.starts_s is None else float(np.max(conditions.starts_s))
+    yield late_s > 0, f"ranks start at different times, which the law does not know{_lateness(run, law_s, late_s)}"
     yield _uneven(run), "a rank or its port is slower than the others, which the law does not know"
-    slowest = min(float(link.bandwidth_bytes_per_s) for link in (machine.span.intra, machine.span.inter))
-    rounding_s = ROUNDED_BYTES * ranks / slowest
+    rounding_s = ROUNDED_BYTES * ranks / _slowest(run)
     yield abs(float(run.time_s) - law_s) <= rounding_s, "chunks are sent in whole bytes, where the law divides them"
     yield not machine.plain, f"the law is for a switch; here messages take {machine.words}"
     yield name in programs.SEGMENTED, "segments meet at ports while the pipeline fills, which the law does not charge"
@@ -166,6 +165,22 @@ def _reasons(run: Run, machine: Machine, law: Law, law_s: float) -> Iterator[tup
     yield conditions.protocol == "eager", "an eager sender does not wait for its receiver, so steps overlap"
     shared = not run.network.private
     yield shared, "ranks share NICs and fill each other's gaps, where the law divides the bandwidth"
+
+
+def _slowest(run: Run) -> float:
+    """Return the bandwidth of the slowest link of a run [bytes/s]."""
+    return float(run.network.capacity_bytes_per_s.min())
+
+
+def _lateness(run: Run, law_s: float, late_s: float) -> str:
+    """Return what the law and the last rank's lateness make together, beside the time."""
+    both_s, rounding_s = law_s + late_s, ROUNDED_BYTES * run.program.ranks / _slowest(run)
+    beyond_s = float(run.time_s) - both_s
+    words = f"; with the lateness of the last rank, {units.format_time(late_s)}, it says"
+    if abs(beyond_s) <= rounding_s + SAME * both_s:
+        return f"{words} the same"
+    side = "more than here" if beyond_s < 0 else "less than here"
+    return f"{words} {units.format_time(both_s)}, {units.format_time(abs(beyond_s))} {side}"
 
 
 def _uneven(run: Run) -> bool:
