@@ -14,7 +14,7 @@ import pytest
 
 from nhalf.cli.decode import decode
 from nhalf.cli.simulate import simulate
-from nhalf.decide import pacing
+from nhalf.decide import instead, pacing
 from nhalf.errors import InputError, NhalfError, NoAnswerError
 from nhalf.simulate import kernels
 from nhalf.simulate.programs import PROGRAMS
@@ -182,6 +182,28 @@ def test_a_slow_rank_is_said_to_be_slow_in_all_it_does() -> None:
     assert times[0] == times[1]
 
 
+def test_a_loop_of_jitter_alone_says_what_jitter_costs() -> None:
+    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--tokens", "30", "--jitter", "2us")
+    found = document(*job)
+    (run,) = found["runs"]
+    lost = 1 - run["tokens_per_s"] / found["undisturbed_tokens_per_s"]
+    page = invoke(*job)
+    assert page.splitlines()[0] == f"Jitter of 2 us on every rank costs {100 * lost:.1f} % of the tokens."
+    assert lost > 0.05
+    assert (found["jitter_s"], run["pace_rank"], run["pace_share"]) == (2e-6, None, None)
+    assert "or --jitter" not in page.split("Next")[1]
+    assert "none but jitter" in page
+
+
+def test_who_is_seldom_last_does_not_set_the_pace() -> None:
+    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--tokens", "30", "--jitter", "2us")
+    seldom = document(*job, "--straggler", "rank 3: link 8x 5%")["runs"][1]
+    assert seldom["pace_rank"] is None
+    often = invoke(*job, "--straggler", "rank 3: 1.05x")
+    assert "sets the pace" not in often.splitlines()[0]
+    assert "rank 3 (4" in often
+
+
 def test_a_decode_loop_names_who_sets_the_pace() -> None:
     arguments = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--tokens", "10")
     page = invoke(*arguments, "--straggler", "rank 3: 1.15x")
@@ -208,7 +230,8 @@ def test_an_interrupted_loop_leaves_a_labelled_partial(
     for form in ((), ("--json",)):
         left = iter(range(calls - 1))
         arguments = ["decode", "llama-3.1-70b", "--on", "h100-sxm", "--tokens", "5", "--straggler", "rank 3: 20us"]
-        with mock.patch.object(pacing, "pace", stop), pytest.raises(click.Abort):
+        both = mock.patch.multiple(pacing, pace=stop), mock.patch.multiple(instead, pace=stop)
+        with both[0], both[1], pytest.raises(click.Abort):
             simulate.main([*arguments, *form], standalone_mode=False)
     captured = capsys.readouterr()
     found = json.loads(captured.out[captured.out.index("\n{") :])

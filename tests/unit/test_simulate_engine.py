@@ -17,12 +17,15 @@ from nhalf.simulate.building import Builder, together
 from nhalf.simulate.engine import Conditions, run
 from nhalf.simulate.path import by_cause, critical_path, utilisation
 from nhalf.simulate.program import Program
-from nhalf.simulate.programs import PROGRAMS, build
+from nhalf.simulate.programs import PROGRAMS, SEGMENTED, build
 from nhalf.simulate.programs.shape import Shape
 
 LINK = Link(5e-6, 50e9)
 EVERY = [(op, name) for op, names in PROGRAMS.items() for name in names]
 ALL_REDUCES = tuple(PROGRAMS["all-reduce"])
+
+POWERS = ("all-gather", "recursive-doubling")
+"""The program of powers of two only."""
 
 
 def made(op: str, name: str, ranks: int = 8, size: float = 16384.0, **more: float) -> Program:
@@ -71,6 +74,36 @@ def test_arrays_and_events_agree_where_ranks_send_to_many(
     arrays = run(made_for, net, conditions, engine="arrays").finished_s
     events = run(made_for, net, conditions, engine="events").finished_s
     assert arrays == pytest.approx(events, rel=1e-9)
+
+
+@pytest.mark.parametrize(("op", "name"), [pair for pair in EVERY if pair[1] not in SEGMENTED and pair != POWERS])
+@pytest.mark.parametrize("nics", [4, 2, 1])
+@pytest.mark.parametrize("port_slowness", [None, np.tile([1.0, 3.0, 1.5], 4)])
+def test_arrays_and_events_agree_across_nodes(
+    op: str, name: str, nics: int, port_slowness: np.ndarray[tuple[int], np.dtype[np.float64]] | None
+) -> None:
+    program = build(op, name, Shape(ranks=12, size_bytes=1e6, group=4))
+    net = network.nodes(12, Link(2e-6, 400e9), Link(8e-6, 50e9), per_node=4, nics=nics)
+    for late in (0.0, 3e-6, 50e-6):
+        starts = np.random.default_rng(7).exponential(late, (12, 3))
+        conditions = Conditions(starts_s=starts, port_slowness=port_slowness, reduction_s_per_byte=1e-12)
+        assert program.rounds is not None
+        if nics < 4 and sum(played.times for played in program.rounds()) > 1:
+            with pytest.raises(InputError, match="messages may meet"):
+                run(program, net, conditions, engine="arrays")
+            continue
+        arrays = run(program, net, conditions, engine="arrays").finished_s
+        events = run(program, net, conditions, engine="events").finished_s
+        assert arrays == pytest.approx(events, rel=1e-12)
+
+
+def test_a_rank_adds_up_once_it_has_sent_too() -> None:
+    # Rank 2 has its message after 2 ms, is done with sending to the slow port of rank 0 after 4, and adds up for 1 ms.
+    program = build("reduce-scatter", "ring", Shape(ranks=3, size_bytes=3e6))
+    conditions = Conditions(port_slowness=np.array([2.0, 1.0, 1.0]), reduction_s_per_byte=1e-9)
+    for engine in ("arrays", "events"):
+        found = run(program, network.switch(3, Link(0.0, 500e6)), conditions, engine=engine)
+        assert found.finished_s == pytest.approx([10e-3, 10e-3, 10e-3])
 
 
 @pytest.mark.parametrize(("name", "most_bytes"), [("ring", 80), ("two-shot", 70), ("recursive-doubling", 110)])

@@ -72,6 +72,15 @@ class Network:
             capacity[link] /= factor
         return replace(self, capacity_bytes_per_s=capacity)
 
+    def stretched(self, factor: float) -> Network:
+        """Return the network on which every message takes `factor` times as long."""
+
+        def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
+            links, latency = self.route(source, target)
+            return links, latency * factor
+
+        return replace(self, capacity_bytes_per_s=self.capacity_bytes_per_s / factor, route=route)
+
 
 def switch(ranks: int, link: Link) -> Network:
     """Return ranks on one switch that blocks nothing: a port out and a port in for each."""

@@ -48,10 +48,6 @@ class Round:
         """Tell whether no rank sends, and none receives, more than one message."""
         return bool(self.shift) or all(len(side) == 0 or np.bincount(side).max() <= 1 for side in self._sides())
 
-    def is_regular(self) -> bool:
-        """Tell whether every rank that sends does so equally often, and likewise every rank that receives."""
-        return all(len(set(np.bincount(side)) - {0}) <= 1 for side in self._sides())
-
     def _sides(self) -> tuple[Ints, Ints]:
         return self.source, self.target
 
@@ -116,7 +112,3 @@ class AllPairs:
     def is_paired(self) -> bool:
         """Tell whether no rank sends more than one message."""
         return self.ranks == 2  # noqa: PLR2004  a pair
-
-    def is_regular(self) -> bool:
-        """Tell that every rank sends equally often."""
-        return True
