@@ -131,9 +131,11 @@ def test_a_torus_is_offered_algorithms_of_neighbours_only() -> None:
 def test_jitter_across_nics_is_played_for_all_tokens_together() -> None:
     loop = pacing.loop(loading.load("llama-3.1-70b", on="h100-sxm", tp=16), "hierarchical")
     loop = replace(loop, algorithm="one-shot")
-    with mock.patch.object(engine, "_by_events", side_effect=AssertionError):
+    with mock.patch.object(engine, "_by_events", wraps=engine._by_events) as by_events:
         found = pacing.pace(loop, (), tokens=20, seed=1, jitter_s=2e-6)
-    assert found.step_p99_s > found.step_p50_s > loop.step_s
+    assert [call.args[2].starts_s for call in by_events.call_args_list] == [None] * by_events.call_count
+    # Together all ranks of a node send to the same rank of the other first; jitter spreads that, and saves time.
+    assert 0.9 * loop.step_s < found.step_p50_s < found.step_p99_s < loop.step_s
 
 
 def test_a_loop_on_three_axes_says_so_of_its_own_flag() -> None:

@@ -115,7 +115,10 @@ def _paced(one: Pace) -> str:
 def _jitter(made: Loop, base: Pace) -> str:
     """Return what jitter costs."""
     lost = 1 - base.tokens_per_s * made.step_s / made.batch
-    return f"Jitter of {units.format_time(base.jitter_s)} on every rank costs {100 * lost:.1f} % of the tokens."
+    what = f"Jitter of {units.format_time(base.jitter_s)} on every rank"
+    if lost < 0:
+        return f"{what} costs nothing: ranks that are apart meet less at ports ({-100 * lost:.1f} % more tokens)."
+    return f"{what} costs {100 * lost:.1f} % of the tokens."
 
 
 def _verdict(base: Pace, others: Sequence[Pace], *, partial: str) -> str:
