@@ -28,6 +28,8 @@ _BUSY = 3
 UNREAL = "a what-if only, no library runs it across NICs"
 _LARGE = 1e3
 """A ratio from which all its digits are shown, not its order of magnitude."""
+_AHEAD = 1.005
+"""A ratio below this is none."""
 _SMALL = 1e-3
 """A difference below this is shown by its order of magnitude."""
 
@@ -88,12 +90,8 @@ def _verdict(outcomes: Sequence[Outcome]) -> str:
     what = f"{name} takes {units.format_time(_time(best))}"
     if len(real) > 1:
         worst = max(real, key=_time)
-        ratio = _time(worst) / _time(best)
         among = f"{len(real)}" if len(real) == len(outcomes) else f"the {len(real)} that can run"
-        what = (
-            f"{name} is the fastest of {among}: {units.format_time(_time(best))}, "
-            f"{f'{ratio:.3g}' if ratio < _LARGE else f'{ratio:,.0f}'}x faster than {worst.run.program.algorithm}"
-        )
+        what = f"{name} is the fastest of {among}: {units.format_time(_time(best))}, {_ahead(best, worst)}"
     what = f"{what}; {100 * share:.0f} % of it is {cause}." if cause else f"{what}."
     if best.convoy is not None:
         what += (
@@ -106,6 +104,14 @@ def _verdict(outcomes: Sequence[Outcome]) -> str:
     if _time(beyond) < _time(best):
         what += f" {beyond.run.program.algorithm} would take {units.format_time(_time(beyond))}: {UNREAL}."
     return what
+
+
+def _ahead(best: Outcome, worst: Outcome) -> str:
+    """Return how far the fastest is ahead of the slowest."""
+    ratio, name = _time(worst) / _time(best), worst.run.program.algorithm
+    if ratio < _AHEAD:
+        return f"as good as {name}"
+    return f"{f'{ratio:.3g}' if ratio < _LARGE else f'{ratio:,.0f}'}x faster than {name}"
 
 
 def _main_cause(one: Outcome) -> tuple[str, float]:

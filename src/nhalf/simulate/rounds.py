@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nhalf.simulate.both_ways import BothWays, can_go_both_ways
 from nhalf.simulate.everyone import last_ends
 from nhalf.simulate.flood import Flood, can_flood
 from nhalf.simulate.network import narrowest
-from nhalf.simulate.round import AllPairs
+from nhalf.simulate.round import AllPairs, Round
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Array
     from nhalf.simulate.network import Network
     from nhalf.simulate.program import Program
-    from nhalf.simulate.round import Round
 
 _DENSE_CELLS = 4_000_000
+"""Messages, those of all draws together, that are played at once."""
+_WORTH_NO_LIST = 250_000
+"""Messages of all pairs of one draw from which they are played without a list."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,8 +48,10 @@ class Player:
     def play(self, program: Program) -> None:
         """Play a whole program."""
         for played in program.rounds() if program.rounds is not None else ():
-            if played.shift:
+            if played.shift and not played.both_ways:
                 self._turns(played)
+            elif isinstance(played, Round) and can_go_both_ways(program, self.network):
+                self._both_ways(played)
             elif played.is_paired():
                 self._exchanges(played)
             elif isinstance(played, AllPairs) and self._is_for_everyone(played):
@@ -107,6 +112,11 @@ class Player:
                 ready += received
             self._tick(played.messages * draws)
 
+    def _both_ways(self, played: Round) -> None:
+        """Play rounds in which every rank sends to both of its neighbours."""
+        way = BothWays.of(played, self.network, self.adding_s_per_byte, columns=self.ready.ndim > 1)
+        way.play_all(self.ready, played.times, self._tick)
+
     def _exchanges(self, played: Round | AllPairs) -> None:
         """Play rounds in which a rank sends at most one message and receives at most one."""
         duration, adding = self._duration(played), self._adding(played)
@@ -124,7 +134,7 @@ class Player:
         """Tell whether the round of all pairs is played without a list of its messages."""
         if self.network.kind == "nodes":
             return False
-        return self.ready.ndim == 1 or played.messages > _DENSE_CELLS
+        return played.messages > (_DENSE_CELLS if self.ready.ndim > 1 else _WORTH_NO_LIST)
 
     def _everyone(self, played: AllPairs) -> None:
         """Play the round in which every rank sends to every other."""
@@ -155,6 +165,8 @@ def can_play(program: Program, network: Network, ports: str, protocol: str) -> b
         return False
     if network.private and program.is_paired():
         return True
+    if can_go_both_ways(program, network):
+        return ports == "fifo" or network.kind != "switch" or program.is_paired()
     if network.kind == "mesh":
-        return True
+        return not any(played.both_ways for played in program.rounds())
     return ports == "fifo" and can_flood(program, network)
