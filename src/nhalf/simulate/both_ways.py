@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
+    from numpy.typing import NDArray
+
     from nhalf.breakdown import Array
     from nhalf.simulate.network import Network
     from nhalf.simulate.program import Program
@@ -129,7 +131,7 @@ def _previous(values: Array) -> Array:
     return np.concatenate([values[-1:], values[:-1]])
 
 
-def _served(one: Array, other: Array, needed: Array, first: Array) -> tuple[Array, Array]:
+def _served(one: Array, other: Array, needed: Array, first: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Return when ports begin to serve two messages that ask at given times [s]; `first` tells where `one` is first."""
     second = np.maximum(other, one + needed)
     return np.where(first, one, np.maximum(one, other + needed)), np.where(first, second, other)

@@ -207,12 +207,13 @@ def torus(columns: int, rows: int, link: Link, *, hop_latency_s: float | None = 
         return np.where(hops < np.abs(steps)[:, None], direction * ranks + at, -1)
 
     def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
-        must_hold(f"a {kind}", ranks, len(source) * (columns // 2 + rows // 2))
         across = _shorter((target % columns - source % columns) % columns, columns)
         along = _shorter((target // columns - source // columns) % rows, rows)
+        longest = [int(np.abs(steps).max(initial=0)) for steps in (across, along)]
+        must_hold(f"a {kind}", ranks, len(source) * sum(longest))
         corner = source // columns * columns + target % columns
         links = np.concatenate(
-            [leg(source, across, columns // 2, along_row=True), leg(corner, along, rows // 2, along_row=False)], axis=1
+            [leg(source, across, longest[0], along_row=True), leg(corner, along, longest[1], along_row=False)], axis=1
         )
         # Padding goes to the end, so that a path reads from left to right.
         order = np.argsort(links < 0, axis=1, kind="stable")

@@ -101,4 +101,4 @@ class Senders:
             return 0.0
         sums = np.concatenate([[0.0], np.cumsum(self.weight[late])])
         ahead = sums[np.searchsorted(late, target)] - sums[np.searchsorted(late, earlier)]
-        return np.where(earlier > target, ahead + sums[-1], ahead)
+        return np.asarray(np.where(earlier > target, ahead + sums[-1], ahead), dtype=np.float64)
