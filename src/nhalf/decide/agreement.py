@@ -159,6 +159,9 @@ def _reasons(run: Run, machine: Machine, law: Law, law_s: float) -> Iterator[tup
             "pipeline, as --protocol eager does"
         ),
     )
+    folds = machine.span.nodes > 1 and name in ("recursive-doubling", "rabenseifner") and ranks & (ranks - 1) > 0
+    busiest = "the law charges each round what the busiest node takes for it"
+    yield folds, f"{ranks} ranks fold into a power of two, so that nodes differ in what they send; {busiest}"
     inexact = law.exact in ("powers of two", "upper bound") and ranks & (ranks - 1) > 0
     yield inexact, f"the law is exact for powers of two only, and {ranks} is none"
     yield run.program.op == "send-recv", f"the law is one message, the simulation hands over through {ranks} ranks"

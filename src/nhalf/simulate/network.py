@@ -144,9 +144,10 @@ def tree(ranks: int, link: Link, *, leaf: int, oversubscription: float, hop_late
 
 
 def nodes(ranks: int, intra: Link, inter: Link, *, per_node: int, nics: int) -> Network:
-    """Return nodes of `per_node` ranks on a switch each, with `nics` NICs that their ranks share in turn.
+    """Return nodes of `per_node` ranks on a switch each, with `nics` NICs, each shared by neighbours.
 
-    A device's port into the node and its way to a NIC are different links; rank j of a node uses NIC j mod `nics`.
+    A device's port into the node and its way to a NIC are different links. Devices next to each other share a NIC, as
+    they do a PCIe switch: NCCL sends through the nearest one.
     """
     if per_node < 1 or ranks % per_node:
         raise InputError(
@@ -163,8 +164,8 @@ def nodes(ranks: int, intra: Link, inter: Link, *, per_node: int, nics: int) -> 
 
     def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
         away = source // per_node != target // per_node
-        out = 2 * ranks + source // per_node * nics + source % per_node % nics
-        back = 2 * ranks + count + target // per_node * nics + target % per_node % nics
+        out = 2 * ranks + source * nics // per_node
+        back = 2 * ranks + count + target * nics // per_node
         links = np.stack([np.where(away, out, source), np.where(away, back, target + ranks)], axis=1)
         return links, np.where(away, alpha_x, alpha_i)
 
