@@ -289,7 +289,11 @@ def test_a_loop_that_memory_cannot_hold_has_no_answer_just_as_its_decode(asked: 
         ((*RING, "--straggler", "rank 1: jitter 1us"), "needs many steps"),
         ((*RING, "--draws", "100"), "--draws is given without --skew"),
         ((*RING, "--skew", "normal:1us", "--timeline", "out.json"), "a timeline shows one run"),
-        ((*RING, "--skew", "cauchy:1us"), "is not a skew"),
+        ((*RING, "--skew", "cauchy:1us"), "is not a skew, nor a file"),
+        ((*RING, "--skew", "normal:1us", "--draws", "5000000"), "40,000,000 times to keep. Allowed: 1 to 4,194,304"),
+        ((*RING, "--timeline", "nowhere/out.json"), "nowhere/out.json cannot be written: there is no such folder"),
+        ((*RING, "--topology", "nodes"), "the topology nodes needs to know how many ranks are in a node"),
+        ((*RING, "--topology", "tree", "--ranks-per-node", "4", "--oversubscription", "4:2"), "--oversubscription"),
         ((*RING, "--routing", "1"), "--routing: all-reduce by ring has no routing to skew"),
         ((*RING, "--straggler", "rank 1: 2x"), "no rank of this run computes anything .* add --reduction-rate"),
         (("all-gather", *RING[1:], "--straggler", "rank 1: 2x"), "computes anything .* Do: take 'rank 3: link 2x'"),
@@ -297,6 +301,8 @@ def test_a_loop_that_memory_cannot_hold_has_no_answer_just_as_its_decode(asked: 
         (("decode", "llama-3.1-70b", "--tp", "8"), "--on is missing"),
         (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "1"), "nobody to wait for"),
         (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--straggler", "rank 9: 1us"), "there is no rank 9"),
+        (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--algorithm", "hierarchical"), "needs several nodes"),
+        (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--seed", "3"), "--seed 3 would do nothing"),
     ],
 )
 def test_bad_input_is_one_clear_error(arguments: tuple[str, ...], words: str) -> None:
@@ -399,6 +405,47 @@ def test_a_convoy_at_fifo_ports_is_what_a_hand_simulation_gives_and_is_explained
     assert "Convoy: 1 ns of late start cost 126 us more than that." in page
     for plain in (asked, (*late, "--ports", "fair"), (*RING, "--straggler", "rank 3: 20us")):
         assert document(*plain)["runs"][0]["convoy"] is None
+
+
+def test_a_ratio_of_oversubscription_may_be_written_as_one() -> None:
+    tree = (*RING, "--topology", "tree", "--ranks-per-node", "4", "--oversubscription")
+    assert document(*tree, "400:1")["runs"] == document(*tree, "400")["runs"]
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "system", "words"),
+    [
+        ("all-to-all", "direct", "h100-sxm", "each rank sends to the next one first, so that all of a node meet"),
+        ("all-reduce", "chain-tree", "mi300x", "the law is NCCL's, a chain in each node and a tree between them"),
+    ],
+)
+def test_across_nodes_a_law_of_another_order_has_its_reason(op: str, name: str, system: str, words: str) -> None:
+    (found,) = document(op, "--ranks", "16", "--size", "1MB", "--on", system, "--algorithm", name)["runs"]
+    assert found["law_difference"] > 0.5
+    assert words in found["law_reason"]
+
+
+def test_a_hand_over_through_several_stages_is_not_blamed_on_who_is_late() -> None:
+    asked = ("send-recv", "--size", "1MB", *LINK, "--straggler", "rank 1: 5us", "--ranks")
+    assert "hands over through 4 ranks" in document(*asked, "4")["runs"][0]["law_reason"]
+    assert document(*asked, "2")["runs"][0]["law_reason"].endswith("it says the same")
+    assert "rank 0 -> rank 1, 1 message; it waited for its receiver" in " ".join(invoke(*asked, "2").split())
+
+
+def test_an_equal_one_is_not_faster() -> None:
+    names = ("--algorithm", "ring,bidirectional-ring")
+    assert (
+        ", as good as bidirectional-ring; "
+        in invoke("all-reduce", "--ranks", "8", "--size", "1B", *LINK, *names).splitlines()[0]
+    )
+
+
+def test_a_straggler_by_chance_says_how_often_it_was_behind() -> None:
+    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tokens", "40", "--straggler")
+    found = document(*job, "rank 3: link 8x 20%")["runs"][1]["steps_behind"]
+    assert 0 < found < 40
+    assert f"behind in {found} of 40 tokens" in invoke(*job, "rank 3: link 8x 20%")
+    assert "behind in" not in invoke(*job, "rank 3: 15%")
 
 
 def test_flags_of_a_topology_are_heard() -> None:

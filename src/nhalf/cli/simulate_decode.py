@@ -13,6 +13,7 @@ from nhalf.cli.simulate import count, needed
 from nhalf.cli.simulate_progress import Progress
 from nhalf.decide import instead, pacing
 from nhalf.decide.comparison import compare
+from nhalf.errors import InputError
 from nhalf.report import simulate_decode as report
 from nhalf.simulate import straggler
 
@@ -120,6 +121,12 @@ def _read(model: str, flags: dict[str, Any]) -> _Study:
     compare([scenario]).require_fit()
     jitter = units.parse(flags["jitter"], "time", where="--jitter") if flags["jitter"] else 0.0
     found = [straggler.parse(text, degree) for text in flags["stragglers"]]
+    if flags["seed"] and not (jitter or any(one.chance < 1 or one.what == "jitter" for one in found)):
+        raise InputError(
+            f"--seed {flags['seed']} would do nothing: nothing is random here",
+            where="--seed",
+            do="add --jitter 2us or --straggler 'rank 1: link 8x 5%', or leave it out",
+        )
     return _Study(
         made=made,
         tokens=count(flags, "tokens", 200),

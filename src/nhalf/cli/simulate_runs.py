@@ -24,6 +24,7 @@ from nhalf.report import simulate_draws as draws_report
 from nhalf.simulate import programs, schedule, straggler
 from nhalf.simulate.engine import Conditions, run
 from nhalf.simulate.machine import Machine, Wiring, from_fabric, from_links, more_than_sold
+from nhalf.simulate.program import MOST_AT_ONCE
 from nhalf.simulate.timeline import timeline as make_timeline
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Session:
         made = (own,) if own is not None else _programs(op, ranks, machine, flags)
         simulate_flags.check_group(made, flags)
         simulate_flags.check_adding(made, flags)
-        skew, draws = _skew(flags)
+        skew, draws = _skew(ranks, flags)
         return cls(
             machine=machine,
             programs=made,
@@ -155,11 +156,16 @@ class Session:
     def _next(self) -> str:
         """Return the command to try next."""
         if self.skew is None and self.conditions.starts_s is None:
-            return "add --straggler 'rank 3: 20us', or --draws 10000 --skew exponential:10us"
+            return "add --straggler 'rank 1: 20us', or --draws 10000 --skew exponential:10us"
         if self.skew is not None:
-            every = "" if self.flags["algorithm"] else "--algorithm all, or "
+            op = self.programs[0].op
+            several = not self.flags["algorithm"] and len(programs.PROGRAMS.get(op, ())) > 1
+            every = "--algorithm all, or " if several else ""
+            if self.conditions.ports == "fair":
+                return f"add {every}--straggler 'rank 1: 20us' for one rank that is always late"
             return f"add {every}--ports fair for ports that all messages share"
-        return "add --timeline out.json and open it in Perfetto, or --ports fair for shared links"
+        fair = "" if self.conditions.ports == "fair" else ", or --ports fair for shared links"
+        return f"add --timeline out.json and open it in Perfetto{fair}"
 
 
 def _spreads(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -204,9 +210,11 @@ def _wiring(flags: dict[str, Any]) -> Wiring:
         inter = Link(latency, bandwidth)
     hop = flags["hop_latency"]
     over = flags["oversubscription"]
-    ratio = units.parse(over, "ratio", where="--oversubscription") if over else 1.0
+    ratio = units.parse(over.removesuffix(":1"), "ratio", where="--oversubscription") if over else 1.0
     if ratio <= 0:
-        raise InputError(f"{over!r} is no oversubscription", where="--oversubscription", allowed="more than 0")
+        raise InputError(
+            f"{over!r} is no oversubscription", where="--oversubscription", allowed="more than 0, such as 4 or 4:1"
+        )
     return Wiring(
         topology=flags["topology"] or "switch",
         group=count(flags, "ranks-per-node", 0),
@@ -260,12 +268,18 @@ def _conditions(ranks: int, flags: dict[str, Any]) -> Conditions:
     )
 
 
-def _skew(flags: dict[str, Any]) -> tuple[Skew | None, int]:
+def _skew(ranks: int, flags: dict[str, Any]) -> tuple[Skew | None, int]:
     """Return the skew and how many draws of it."""
     text = flags["skew"]
     draws = count(flags, "draws", 10_000)
     if not text:
         return None, draws
+    if draws * ranks > MOST_AT_ONCE:
+        raise InputError(
+            f"{draws:,} draws of {ranks:,} ranks are {draws * ranks:,} times to keep",
+            where="--draws",
+            allowed=f"1 to {MOST_AT_ONCE // ranks:,}",
+        )
     if text.partition(":")[0].strip().casefold() not in _KINDS and Path(text).exists():
         return straggler.samples(read_text(Path(text)), where=text), draws
     return straggler.parse_skew(text), draws

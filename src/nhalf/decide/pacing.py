@@ -57,6 +57,7 @@ class Pace:
 
     `straggler` is empty where nobody is behind, `jitter_s` [s] is that of every rank in any case; `pace_rank` is None
     where no rank leads in waiting, `pace_share` is the share of the collectives at which it was the last to arrive.
+    `behind` is in how many steps somebody was behind: a straggler may be by chance.
     """
 
     straggler: str
@@ -66,6 +67,7 @@ class Pace:
     pace_rank: int | None
     pace_share: float
     jitter_s: float = 0.0
+    behind: int = 0
     remedies: tuple[Remedy, ...] = ()
 
 
@@ -112,6 +114,10 @@ def loop(scenario: Scenario, algorithm: str = "") -> Loop:
         raise InputError("a TP group of one has nobody to wait for", where="--tp", allowed="2 or more")
     machine = _machine(scenario.system.fabric, ranks)
     name = programs.algorithm("all-reduce", algorithm or usual(machine))
+    if name in programs.GROUPED and not machine.group:
+        raise InputError(
+            f"{name} needs several nodes, or a torus", where="--algorithm", do="take another, or more --tp"
+        )
     shared = {column: float(np.mean(value)) for column, value in columns(decode(scenario)).items()}
     spent = sum(value for column, value in shared.items() if column.startswith("collective_"))
     found = next(one for one in exchange.exchanges(scenario, layer.tokens(scenario)) if one.op == Op.ALL_REDUCE)
@@ -182,6 +188,7 @@ def pace(
         pace_rank=rank if leads else None,
         pace_share=float(share[rank]) if leads else 0.0,
         jitter_s=jitter_s,
+        behind=int(active.any(axis=0).sum()),
     )
 
 

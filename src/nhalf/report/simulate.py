@@ -192,7 +192,7 @@ def path_words(path: Sequence[Stretch]) -> str:
         parts.append(f"rank {first.rank} starts {units.format_time(first.length_s)} late")
     messages = [stretch for stretch in path if stretch.kind == "message"]
     if messages:
-        parts.append(f"{_chain(messages)}, each waiting for the one before it: {len(messages)} messages")
+        parts.append(f"{_chain(messages)}, {_length(messages)}")
     queued = max(messages, key=lambda stretch: stretch.queueing_s, default=None)
     if queued is not None and queued.queueing_s > 0:
         parts.append(
@@ -201,10 +201,15 @@ def path_words(path: Sequence[Stretch]) -> str:
         )
     late = sum(1 for stretch in messages if stretch.waited_for == "receiver")
     if late:
-        parts.append(f"{late} of them waited for their receiver")
+        parts.append("it waited for its receiver" if len(messages) == 1 else f"{late} of them waited for the receiver")
     last = path[-1]
     parts.append(f"rank {last.peer} ends last at {units.format_time(last.end_s)}")
     return "; ".join(parts) + "."
+
+
+def _length(messages: Sequence[Stretch]) -> str:
+    """Return how many messages follow each other."""
+    return "1 message" if len(messages) == 1 else f"each waiting for the one before it: {len(messages)} messages"
 
 
 def _chain(messages: Sequence[Stretch]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nhalf import units
 from nhalf.report.document import envelope
 from nhalf.report.verdict import joined
+from nhalf.report.words import counted
 from nhalf.simulate.machine import more_than_sold
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def write(
     scenario = made.scenario
     canvas.heading(
         f"{scenario.transformer.name} on {scenario.system.name}, TP{made.ranks}, batch {made.batch:g}: "
-        f"{tokens} tokens, "
+        f"{counted(tokens, 'token')}, "
         f"{made.collectives} all-reduces of {units.format_size(made.size_bytes)} by {made.algorithm} in each step"
     )
     rows = [
@@ -71,6 +72,9 @@ def write(
             f"{100 * made.reads_share:.0f} % of it. A throttled core clock alone leaves that as it is, and costs less.",
             indent="  ",
         )
+    for one in others:
+        if one.behind < tokens:
+            canvas.paragraph(f"  {one.straggler}: behind in {one.behind} of {counted(tokens, 'token')}.", indent="  ")
     if jitter_s:
         canvas.paragraph(
             f"  In every row each stretch of work of each rank is {units.format_time(jitter_s)} longer on average, at "
@@ -167,6 +171,7 @@ def document(made: Loop, paces: Sequence[Pace], *, tokens: int, partial: str = "
                     "tokens_per_s": one.tokens_per_s,
                     "step_p50_s": one.step_p50_s,
                     "step_p99_s": one.step_p99_s,
+                    "steps_behind": one.behind,
                     "pace_rank": one.pace_rank,
                     "pace_share": one.pace_share if one.pace_rank is not None else None,
                     "remedies": [{"name": remedy.name, "tokens_per_s": remedy.tokens_per_s} for remedy in one.remedies],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.simulate import UNREAL, document
+from nhalf.report.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +33,7 @@ def write(spreads: Sequence[Spread], canvas: Canvas, *, task: str, skew: str, po
         bold=True,
     )
     canvas.paragraph(f"p50 {units.format_time(best.p50_s)}, p99 {units.format_time(best.p99_s)}")
-    canvas.heading(f"{task}, {best.draws} draws")
+    canvas.heading(f"{task}, {counted(best.draws, 'draw')}")
     canvas.table(
         ["<algorithm", "no skew", "mean", "p50", "p99", "skew costs"],
         [
@@ -58,7 +59,7 @@ def _write_lateness(spreads: Sequence[Spread], canvas: Canvas, *, ports: str) ->
     canvas.heading("What becomes of the last rank's lateness")
     found = [(one.algorithm, one.lateness) for one in spreads if one.lateness is not None]
     if not found:
-        canvas.paragraph("  No draw has a late rank.")
+        canvas.paragraph("  In no draw are ranks apart.")
         return
     canvas.table(
         ["<algorithm", "passed on", "hidden in", "at most", "added in", "at most", "drags"],
