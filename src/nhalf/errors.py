@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 _SEPARATORS = str.maketrans("", "", " _-")
 _CLOSE_ENOUGH = 0.6
+_LONGEST_QUOTE = 60
 
 
 class NhalfError(Exception):
@@ -68,6 +69,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     by_letters = {_letters(candidate): candidate for candidate in known}
     near = get_close_matches(_letters(name), by_letters, n=1, cutoff=_CLOSE_ENOUGH)
     return f"Did you mean '{by_letters[near[0]]}'?" if near else ""
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes, as messages show what was given; the end of a long one is left out."""
+    return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}...")
 
 
 def _letters(name: str) -> str:

@@ -48,9 +48,10 @@ class Stack:
     60 layers, `collective_excess_s` [s] per collective beyond its isolated time. In eager mode the host launches
     `kernels_per_layer` kernels a layer at `host_launch_s` [s] each. `software_factor` multiplies what a collective
     costs beyond the law of its links (kernel, launch, synchronisation): 1, or less in a what-if. The `*_layer_factor`
-    say what a kind of block adds to the fixed time of a layer, in layers. `unsharded_share` is the part of a whole
-    step's reads and arithmetic that TP does not divide; `host_sharing` is 1 where one host process launches for all TP
-    ranks, 0 where each rank has its own.
+    say what a kind of block, or each activation that is quantised, adds to the fixed time of a layer, in layers.
+    `unsharded_share` is the part of a whole step's reads and arithmetic that TP does not divide; `host_sharing` is 1
+    where one host process launches for all TP ranks, 0 where each rank has its own. `gathers_at_root` tells that the
+    nodes send to one root over TCP sockets.
     """
 
     engine: str
@@ -73,7 +74,9 @@ class Stack:
     latent_layer_factor: Quantity
     linear_layer_factor: Quantity
     sparse_layer_factor: Quantity
+    quantised_input_layer_factor: Quantity
     software_factor: Quantity = 1.0
     unsharded_share: Quantity = 0.0
     host_sharing: Quantity = 0.0
+    gathers_at_root: bool = False
     remedies: Remedies = field(default_factory=Remedies)

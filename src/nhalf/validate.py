@@ -11,7 +11,7 @@ import numpy as np
 
 from nhalf.device import generation
 from nhalf.errors import InputError, NoAnswerError, WeakEvidenceError, did_you_mean
-from nhalf.loading.cases import DEGREES
+from nhalf.loading.case_columns import DEGREES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

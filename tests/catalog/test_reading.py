@@ -9,7 +9,7 @@ import pytest
 from nhalf.catalog import build
 from nhalf.catalog.reading import convert, parse
 from nhalf.catalog.schema import Constants, Time
-from nhalf.catalog.store import links_in
+from nhalf.catalog.stated import links_in
 from nhalf.errors import InputError
 
 if TYPE_CHECKING:

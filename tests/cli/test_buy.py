@@ -52,7 +52,7 @@ def test_nothing_helps_is_a_normal_answer() -> None:
     result = invoke(*job)
     assert result.code == 0
     assert result.out.startswith("Interactive use, batch 1: nothing on this list helps: ")
-    assert "of your step is reading weights" in result.out
+    assert "of your step is fixed time of layers and\nsteps (launch)" in result.out
     assert "TP8 stays inside a node" in result.out
 
 
@@ -170,7 +170,10 @@ def test_a_flip_is_a_change_of_the_largest_gain_of_the_table() -> None:
     for batch, leader in leads.items():
         before = [flip for flip in document["flips"] if flip["batch"] <= batch]
         assert leader == (before[-1]["to"] if before else leads[1])
-    assert "weights=fp8 gains most at every batch" in invoke(*job).out
+    assert document["flips"]
+    few = (*JOB, "--option", "weights=bf16", "--option", "nic=800Gb/s", "--option", "hbm=4.8TB/s")
+    assert not invoke(*few, "--json").document["flips"]
+    assert "hbm=4.8TB/s gains most at every batch" in invoke(*few).out
 
 
 def test_what_gains_more_than_the_advice_but_cannot_be_told_is_named() -> None:

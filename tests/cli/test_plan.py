@@ -187,6 +187,16 @@ def test_each_system_may_have_its_price_and_the_cheapest_tokens_win() -> None:
     assert found["verdict"].startswith("h100-sxm gives")
 
 
+def test_a_default_that_systems_do_not_share_says_whose_it_is() -> None:
+    job = ("plan", "llama-3.1-8b", "--on", "h100-sxm,gb200-nvl72", "--weights", "fp8")
+    told = invoke(*job, columns=200).out.partition("Defaults taken")[2].splitlines()
+    assert "  on h100-sxm: --gpus 8: a node" in told
+    assert "  on gb200-nvl72: --gpus 4: a node" in told
+    assert "  --engine vllm: the most used" in told
+    assert [line.split()[1] for line in told if "--kv" in line] == ["h100-sxm:", "gb200-nvl72:"]
+    assert not any("--gpus" in line for line in invoke(*job, "--gpus", "8").out.splitlines())
+
+
 def test_one_system_that_holds_the_limits_is_an_answer_and_none_is_not() -> None:
     job = ("plan", "llama-3.1-405b", "--on", "h100-sxm,b200-sxm", "--gpus", "8")
     result = invoke(*job, "--weights", "bf16")

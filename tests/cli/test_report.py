@@ -99,6 +99,25 @@ PLAN = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--weights", "fp8", "--gpus
 BUY = ("buy", "llama-3.1-70b", "--on", "h100-sxm", "--option", "hbm=x1.4 @ $3k", "--option", "system=gb200-nvl72")
 
 
+def words(report: Path) -> str:
+    """Return what a page says, without its markup."""
+    return re.sub("<[^>]+>", "", report.read_text(encoding="utf-8"))
+
+
+def test_a_page_of_a_fit_has_the_numbers_of_its_text(tmp_path: Path) -> None:
+    has_extra()
+    report = tmp_path / "r.html"
+    gloo = LOG.parents[1] / "gloo" / "gloo.txt"
+    found = invoke("fit", str(gloo), "-o", str(report), "--json").document["fits"][0]
+    told = report.read_text(encoding="utf-8")
+    assert f"n_1/2 {found['half_size_bytes'] / 1e3:.1f} kB" in told  # beside the line in the chart, as in the verdict
+    misses = [abs(float(miss)) for miss in re.findall(r'"line against point":"([+-][\d.]+) %"', told)]
+    assert max(misses) == pytest.approx(100 * found["misfit_max"], abs=0.05)
+    imb = LOG.parents[1] / "imb" / "imb_several.txt"
+    assert invoke("fit", str(imb), "-o", str(report)).code == 0
+    assert "1 of 4 curves are not drawn: 1 without two sizes" in words(report)
+
+
 def test_a_plan_and_a_list_to_buy_write_pages(tmp_path: Path) -> None:
     has_extra()
     report, front = tmp_path / "r.html", tmp_path / "pareto.svg"
@@ -106,7 +125,7 @@ def test_a_plan_and_a_list_to_buy_write_pages(tmp_path: Path) -> None:
     result = invoke(*PLAN, "-o", str(report), "-o", str(front))
     assert (result.code, result.out) == (0, plain.out)
     assert sections(report) == ["pareto", "ranking", "regime", "launch", "sources", "notes", "command"]
-    assert "--tensor-parallel-size 8" in report.read_text(encoding="utf-8")
+    assert "--tensor-parallel-size 8" in words(report)
     assert "What a user gets" in front.read_text(encoding="utf-8")
     plain = invoke(*BUY)
     result = invoke(*BUY, "-o", str(report))
@@ -124,6 +143,10 @@ def test_pages_of_several_systems_have_a_figure_for_each(tmp_path: Path) -> None
         text = report.read_text(encoding="utf-8")
         assert 'id="chart-regime-0"' in text
         assert 'id="chart-regime-1"' in text
+    assert invoke("plan", "llama-3.1-8b", "--on", "h100-sxm,gb200-nvl72", "-o", str(report)).code == 0
+    text = report.read_text(encoding="utf-8")
+    assert "llama-3.1-8b on devices: 8 of h100-sxm and 4 of gb200-nvl72" in text
+    assert "on gb200-nvl72: --gpus 4: a node" in words(report)
 
 
 def test_a_plan_that_nothing_holds_still_draws_what_is_nearest(tmp_path: Path) -> None:

@@ -124,6 +124,28 @@ def test_no_width_makes_the_page_scroll_sideways(browser: Browser, width: int) -
     browser.resize(1280, 900)
 
 
+def test_no_line_of_a_phone_ends_inside_a_flag_and_a_copied_line_is_the_command(report: Path) -> None:
+    assert PROGRAM is not None
+    path = report.with_name("plan.html")
+    assert invoke(*PLAN, "-o", str(path)).code == 0
+    with Browser(PROGRAM, width=390) as found:
+        found.open(path)
+        lines = found.run(
+            "[...document.querySelectorAll('.whole')].map((word) =>"
+            " [word.textContent, word.getBoundingClientRect().height, 2 * parseFloat(getComputedStyle(word).fontSize)])"
+        )
+        flags = {word for word, height, two in lines if height < two}
+        assert {"--tensor-parallel-size", "--enforce-eager,", "(--no-enable-prefix-caching,"} <= flags
+        assert flags == {word for word, _, _ in lines}
+        copied = found.run(
+            "(() => { const code = document.querySelector('pre code'), all = document.createRange();"
+            " all.selectNodeContents(code); getSelection().removeAllRanges(); getSelection().addRange(all);"
+            " return [getSelection().toString(), code.textContent]; })()"
+        )
+        assert copied[0] == copied[1]
+        assert copied[0].startswith("vllm serve ")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read_in_light_and_in_dark(browser: Browser, scheme: str) -> None:
     browser.call("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
@@ -175,8 +197,12 @@ def test_other_pages_are_quiet_and_drawn(arguments: tuple[str, ...], report: Pat
 @pytest.mark.parametrize(
     ("arguments", "mark", "parts"),
     [
-        (PLAN, "#chart-pareto-0 .mark-symbol path:last-of-type", [r"layout\s+TP8 x2", r"first token\s+\d+ ms to"]),
-        (PLAN, "#chart-ranking-0 .mark-rect path", [r"part\s+weights: ", r"within the limits\s+(yes|marginal)"]),
+        (PLAN, "#chart-pareto-0 .mark-symbol path:last-of-type", [r"layout\s+TP8 x2", r"first token\s+[\d.]+ ms to"]),
+        (
+            PLAN,
+            "#chart-ranking-0 .mark-rect path",
+            [r"part\s+weights: ", r"within the limits\s+(yes|marginal)", r"80 % band\s+[\d.]+ [mu]s to [\d.]+ [mu]s"],
+        ),
         (BUY, "#chart-gains-0-1 .mark-rect:not([aria-hidden]) path", [r"80 % band\s+\d+ to \d+ %", r"with it\s+\d"]),
         (SWEEP, "#chart-map-0 .layer_1_marks path", [r"binds\s+weights", r"per user\s+[\d.]+ tokens/s"]),
     ],

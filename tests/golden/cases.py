@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -15,6 +15,7 @@ import numpy as np
 from nhalf.breakdown import columns
 from nhalf.catalog import overlay
 from nhalf.citation import Datum
+from nhalf.collective import Mode
 from nhalf.loading.case_table import Table
 from nhalf.loading.cases import Options, cases
 from nhalf.loading.predictions import predictions
@@ -36,10 +37,15 @@ _BITS = {32: "", 16: "bf16", 8: "int8"}
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One case: its id, its source in short, what was measured and predicted [s], or why nothing is."""
+    """One case: its id, its source in short, what was measured and predicted [s], or why nothing is.
+
+    `launched` tells that its engine launches kernels one by one, `engine` is its class.
+    """
 
     id: str
     source: str
+    engine: str
+    launched: bool
     kind: str
     group: tuple[str, ...]
     devices: int
@@ -60,16 +66,19 @@ def read() -> list[Case]:
     for index, row in enumerate(rows):
         mapped = _mapped(row, mapping)
         if isinstance(mapped, str):
-            found[index] = _case(row, np.nan, np.nan, np.nan, mapped)
+            found[index] = _case(row, (np.nan, np.nan, np.nan), mapped)
         else:
             by_class.setdefault(mapped[0], []).append((index, mapped[1]))
     with mock.patch.dict(os.environ, {overlay.VARIABLE: str(HERE / "catalog.toml")}):
         for name, members in by_class.items():
             table = Table(path="cases", header=HEADER, rows=[cells for _, cells in members])
             answers = predictions(cases(table, Options(constants=_constants(mapping["classes"].get(name, {})))))
+            groups = answers.cases.groups
             for place, (index, _) in enumerate(members):
-                times = [float(each[place]) for each in (answers.tpot_s, answers.low_s, answers.high_s)]
-                found[index] = _case(rows[index], times[0], times[1], times[2], answers.refused[place])
+                launched = not answers.refused[place] and groups[answers.group[place]].scenario.stack.mode != Mode.GRAPH
+                low, time, high = (float(each[place]) for each in (answers.low_s, answers.tpot_s, answers.high_s))
+                case = _case(rows[index], (low, time, high), answers.refused[place])
+                found[index] = replace(case, engine=name, launched=launched)
     return [case for case in found if case is not None]
 
 
@@ -119,12 +128,15 @@ def _constants(chosen: Mapping[str, Any]) -> dict[str, Datum]:
     }
 
 
-def _case(row: Mapping[str, str], predicted: float, low: float, high: float, refused: str) -> Case:
-    """Return a case with its answer."""
+def _case(row: Mapping[str, str], times_s: tuple[float, float, float], refused: str) -> Case:
+    """Return a case with its answer: the low end of its band, its time and the high end, or why there are none."""
+    low, predicted, high = times_s
     same = ("model", "wbits", "hardware", "fabric", "software", "batch", "ctx", "pp")
     return Case(
         id=row["id"],
         source=row["source"].split(" ")[0].removeprefix("github.com/").split("@")[0],
+        engine="",
+        launched=False,
         kind=row["kind"],
         group=tuple(row[name] for name in same),
         devices=int(row["tp"] or 0),

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from nhalf import units
 from nhalf.errors import InputError
+from nhalf.units.scales import DIMENSIONS
 
 REGISTRY: Final[Any] = pint.UnitRegistry()  # pint types a registry's quantities only in part
 BASE: Final = {"time": "second", "size": "byte", "bandwidth": "byte/second"}
-SPELLINGS: Final = [(dimension, unit) for dimension in BASE for unit in units._DIMENSIONS[dimension].units]
+SPELLINGS: Final = [(dimension, unit) for dimension in BASE for unit in DIMENSIONS[dimension].units]
 
 
 def for_pint(unit: str) -> str:

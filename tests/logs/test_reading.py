@@ -261,6 +261,15 @@ def test_a_column_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
         read(write(tmp_path, "twice.csv", "op,ranks,size_bytes,time_us,time_us\nall-reduce,8,8,5,7\n"))
 
 
+def test_a_cell_longer_than_any_of_a_table_is_no_row(tmp_path: Path) -> None:
+    log = tmp_path / "long.csv"
+    rows = ("all-reduce,8,8,1", f'"{"x" * 200_000}",8,16,2', "all-reduce,8,32,3")
+    log.write_text("\n".join(["op,ranks,size_bytes,time_us", *rows]), encoding="utf-8")
+    (table,) = read(log)
+    assert [point.size_bytes for point in table.points] == [8, 32]
+    assert [skip.line for skip in table.skipped] == [3]
+
+
 def test_a_row_with_more_values_than_columns_is_skipped_and_said(tmp_path: Path) -> None:
     text = "op,ranks,size_bytes,time_us\nall-reduce,8,8,5\nall-reduce,8,8,5,9,9\nall-reduce,8,64,5,,\n"
     (table,) = read(write(tmp_path, "more.csv", text))

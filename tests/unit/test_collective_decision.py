@@ -11,8 +11,10 @@ import pytest
 from nhalf.catalog import store
 from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
-from nhalf.decide.collective import Question, choice, flips, plan, rows
+from nhalf.decide.choice import choice, plan
+from nhalf.decide.collective import flips, rows
 from nhalf.decide.fixed_time import Pair, alike, decompose, launch_pairs, launch_s
+from nhalf.decide.question import Question
 from nhalf.errors import InputError
 from nhalf.fabric import Span
 from nhalf.laws.collective.bandwidth import bus_factor, busbw

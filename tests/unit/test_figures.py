@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ from nhalf.loading.degrees import Degrees
 from nhalf.report.decode_page import page
 from nhalf.report.figures import figure, latency
 from nhalf.report.figures.bars import Bar, of_bars
+from nhalf.report.figures.contours import edges, levels
 from nhalf.report.figures.pareto import Spot, pareto
+from nhalf.report.figures.regime import regime
 from nhalf.report.figures.waterfall import of_parts
 
 if TYPE_CHECKING:
@@ -96,6 +99,31 @@ def test_the_regime_map_says_what_the_rows_say() -> None:
         assert cell["fits"] == (row.fits != "no")
 
 
+def test_contours_run_between_the_cells_of_which_one_reaches_a_level() -> None:
+    made = [
+        [{"layout": name, "doubling": at, "tokens_per_s_per_user": rate} for at, rate in enumerate(rates, start)]
+        for name, start, rates in (("a", 0, (120.0, 90.0, 50.0)), ("b", 1, (110.0, 30.0)))
+    ]
+    upright, level = edges(made, [100.0, 50.0])
+    assert [(edge["layout"], edge["at_doubling"], edge["per user"]) for edge in upright] == [
+        ("a", 0.5, "100 tokens/s"), ("b", 1.5, "100, 50 tokens/s"),
+    ]  # fmt: skip
+    assert [(edge["from_doubling"], edge["to_doubling"], edge["per user"]) for edge in level] == [
+        (0.5, 1.5, "100 tokens/s"), (1.5, 2.5, "50 tokens/s"),
+    ]  # fmt: skip
+    assert levels([3.0, 120.0]) == [100.0, 50.0, 20.0, 10.0, 5.0]
+    assert len(levels([0.2, 9000.0])) <= 6
+
+
+def test_a_map_begins_at_the_first_batch_that_a_layout_can_run_and_breaks_long_names() -> None:
+    base = comparison().rows[0].scenario
+    wide = replace(base, layout=replace(base.layout, attention_dp=8))
+    spec = regime({"TP1 PP2 DP16 EP16 a2a": wide}, {}, key="k", title="t").chart.to_dict()
+    boxes = next(layer for layer in spec["layer"] if layer["mark"]["type"] == "rect")
+    assert boxes["encoding"]["x"]["scale"]["domain"] == [2.5, 10.5]
+    assert '["TP1 PP2 DP16", "EP16 a2a"]' in boxes["encoding"]["y"]["axis"]["labelExpr"]
+
+
 def test_the_latency_curve_has_the_messages_of_the_batches_on_it() -> None:
     rows = figures()["latency-0"].rows
     curve = [(row["size_bytes"], row["time_s"]) for row in rows if row["kind"] in ("measured", "modelled")]
@@ -151,7 +179,7 @@ def test_the_misfit_is_that_of_the_points() -> None:
     )  # fmt: skip
     drawn = latency.misfit(curve, key="m", title="m")
     assert drawn is not None
-    assert drawn.rows[0]["miss"] == pytest.approx(0.1)
+    assert drawn.rows[0]["miss"] == pytest.approx(2.0 / 2.2 - 1)
 
 
 def test_a_pareto_front_names_the_best() -> None:

@@ -13,6 +13,7 @@ from nhalf.catalog import store
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError
 from nhalf.evidence.advice import advise
+from nhalf.evidence.commands import command
 from nhalf.evidence.fit import Fit, fit
 from nhalf.evidence.series import spikes
 from nhalf.evidence.table import Figure, Note, Point, Table
@@ -427,6 +428,32 @@ def test_a_sweep_without_small_sizes_is_told_which_to_add() -> None:
     assert advice.sizes_bytes[0] == 8
     assert max(advice.sizes_bytes) <= 4096
     assert advice.command == "all_reduce_perf -b 8 -e 8G -f 2 -g 8"
+
+
+@pytest.mark.parametrize(
+    ("tool", "op", "expected"),
+    [
+        ("NetPIPE", Op.SEND_RECV,
+         "nhalf measure --listen on one host, nhalf measure --connect OTHER_HOST on the other"),
+        ("Gloo benchmark", Op.ALL_REDUCE,
+         "torchrun --nproc-per-node 4 -m nhalf measure --backend gloo --ops all-reduce --sizes 8B:1GiB"),
+        ("IMB", Op.ALL_REDUCE, "mpirun -np 4 IMB-MPI1 Allreduce -npmin 4 -msglog 3:30"),
+        ("OSU", Op.BROADCAST, "mpirun -np 4 osu_bcast -m 8:1073741824"),
+        ("UCC perftest", Op.ALL_REDUCE, "the same benchmark (UCC perftest) once more, at these sizes"),
+        ("rccl-tests", Op.ALL_REDUCE, "all_reduce_perf -b 8 -e 1G -f 2 -g 4"),
+    ],
+)  # fmt: skip
+def test_what_to_run_next_measures_the_path_of_the_log(tool: str, op: Op, expected: str) -> None:
+    sizes = doublings(3, 22)
+    advice = advise(one(table(sizes, line(20e-6, 400e9)(sizes), ranks=4, tool=tool, op=op)))
+    assert advice is not None
+    assert advice.command == expected
+
+
+def test_sizes_of_a_command_are_exact() -> None:
+    series = one(table(DOUBLINGS, two_regimes(DOUBLINGS), tool="NetPIPE")).series
+    assert "--sizes 8B:1000003B " in command(series, largest=1000003.0)
+    assert "--sizes 8B:24MiB " in command(series, largest=24.0 * 2**20)
 
 
 def test_the_advised_sizes_settle_the_bandwidth() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +25,6 @@ from nhalf.evidence.reading import read
 from nhalf.report.fit_links import write_links
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nhalf.breakdown import Array
 
 
@@ -148,6 +147,39 @@ def test_a_log_without_a_row_names_the_line_and_the_reason(tmp_path: Path) -> No
     text = failed(run(write_csv(tmp_path / "bad.csv", bad)), InputError)
     assert "bad.csv:2: there is nothing to fit" in text
     assert "is not a time above 0" in text
+
+
+def test_a_file_that_cannot_be_read_is_named_beside_the_answer_of_the_others(log: str, tmp_path: Path) -> None:
+    prose, missing = tmp_path / "prose.txt", tmp_path / "missing.txt"
+    prose.write_text("hello\n", encoding="utf-8")
+    alone = json.loads(run(log, "--json").output)
+    result = run(log, str(prose), "--json")
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith(f"{prose}: this is not a benchmark log")
+    found = json.loads(result.output)
+    assert found["fits"] == alone["fits"]
+    assert found["skipped"] == [{"file": str(prose), "line": 0, "why": "this is not a benchmark log that nhalf knows"}]
+    both = run(str(prose), log, str(missing))
+    assert isinstance(both.exception, InputError)
+    assert both.exception.what.startswith("2 files cannot be read: ")
+    for path, why in ((prose, "this is not a benchmark log"), (missing, "there is no such file")):
+        assert f"{path}: {why}" in both.exception.what
+        assert f" {path}: {why}" in " ".join(both.stdout.split())
+
+
+def test_a_tripped_gate_counts_more_than_a_file_that_cannot_be_read(log: str, tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.txt")
+    result = run(log, missing, "--fail-if", "latency>1us")
+    assert isinstance(result.exception, NoAnswerError)
+    assert f"warning: {missing}: there is no such file" in result.stderr
+    assert isinstance(run(log, missing, "--fail-if", "latency>1s").exception, InputError)
+
+
+def test_where_no_file_can_be_read_there_is_no_answer(tmp_path: Path) -> None:
+    result = run(str(tmp_path / "a.txt"), str(tmp_path / "b.txt"))
+    assert isinstance(result.exception, InputError)
+    assert "a.txt: there is no such file" in str(result.exception)
+    assert result.output == ""
 
 
 def test_a_mark_in_a_gap_has_no_regime(tmp_path: Path) -> None:
@@ -307,6 +339,12 @@ def test_the_next_command_uses_the_links_that_were_written(log: str, tmp_path: P
     result = run(log, "-o", target, "--model", "qwen3-32b")
     assert f"wrote {target}" in result.stderr
     assert f"nhalf decode qwen3-32b --on h100-sxm --links {target}" in " ".join(result.stdout.split())
+
+
+def test_after_a_log_of_sockets_nobody_is_sent_to_nccl_tests() -> None:
+    log = Path(__file__).parents[1] / "logs" / "iperf3" / "iperf3.json"
+    told = " ".join(run(str(log)).stdout.split())
+    assert told.endswith("such as: nhalf measure --listen on one host, nhalf measure --connect OTHER_HOST on the other")
 
 
 def test_a_fit_without_a_link_writes_no_file(tmp_path: Path) -> None:

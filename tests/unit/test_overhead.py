@@ -13,6 +13,7 @@ from nhalf.catalog import store
 from nhalf.loading.case_table import Table
 from nhalf.loading.cases import cases
 from nhalf.loading.request import Request, load, scenarios
+from nhalf.predict.overhead import quantised_inputs
 from nhalf.predict.response import CONSTANTS
 from nhalf.predict.step import decode
 
@@ -101,3 +102,31 @@ def test_one_micro_batch_goes_through_the_output_head_once() -> None:
     full = columns(decode(load("llama-3.1-8b", on="h100-sxm", pp=8, batch=8)))["weights"]
     head = 128256 * 4096 * 2 / 3.35e12 / float(whole.stack.memory_efficiency)
     assert full - read == pytest.approx(7 * head, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "system", "inputs"),
+    [
+        ("llama-3.1-8b", "bf16", "b200-sxm", 0),
+        ("llama-3.1-8b", "fp8", "h100-sxm", 32 * 4),
+        ("llama-3.1-8b", "fp8", "a100-sxm", 0),  # no fp8 arithmetic: the weights are widened instead
+        ("llama-3.1-8b", "int4", "h100-sxm", 0),
+        ("qwen3-32b-nvfp4", None, "b200-sxm", 64 * 4),
+        ("qwen3-32b-nvfp4", None, "h100-sxm", 0),
+        # Queries down (as keys and values) and up, and out; three dense layers and 58 shared experts of two each.
+        ("deepseek-v3", None, "h200-sxm", 61 * 3 + 3 * 2 + 58 * 2),
+        ("deepseek-v3.1-nvfp4", None, "b200-sxm", 61 + 3 * 2 + 58 * 2),
+        ("gpt-oss-120b", None, "b200-sxm", 0),  # its experts alone are quantised, which their own factor covers
+    ],
+)
+def test_activations_are_quantised_where_products_run_in_the_narrower_dtype(
+    model: str, weights: str | None, system: str, inputs: int
+) -> None:
+    assert quantised_inputs(load(model, on=system, tp=8, weights=weights)) == inputs
+
+
+def test_what_quantising_takes_is_a_part_of_a_layer_for_each_input() -> None:
+    scenario = load("llama-3.1-8b", on="h100-sxm", tp=8, weights="fp8")
+    without, with_it = (scenario.having({"stack.quantised_input_layer_factor": each}) for each in (0.0, 0.1))
+    added = float(decode(with_it).value) - float(decode(without).value)
+    assert added == pytest.approx(0.1 * 32 * 4 * float(np.mean(scenario.stack.layer_time_s)))

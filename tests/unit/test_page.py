@@ -13,7 +13,7 @@ from nhalf.citation import Datum
 from nhalf.errors import InputError
 from nhalf.report import export
 from nhalf.report.figures.waterfall import of_parts
-from nhalf.report.page import Card, Constant, Meter, Page, Section, Table, html
+from nhalf.report.page import Card, Code, Constant, Meter, Page, Section, Table, html
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +57,23 @@ def test_nothing_that_is_given_becomes_markup() -> None:
     assert "<img" not in text()
 
 
+def test_lines_end_neither_inside_a_flag_nor_between_a_number_and_its_unit() -> None:
+    line = "vllm serve a/b-c --tensor-parallel-size 8"
+    section = Section(key="x", title="X", lead=f"It takes 5 us (--no-cache): 3 % of all {EVIL}",
+                      code=[Code(title="vllm", text=line)])  # fmt: skip
+    found = text(made(sections=[section]))
+    assert 'It takes 5\u00a0us <span class="whole">(--no-cache):</span> 3\u00a0% of all &lt;/script&gt;' in found
+    assert '<span class="whole">a/b-c</span> <span class="whole">--tensor-parallel-size</span> 8' in found
+    (shown,) = re.findall(r"<pre><code>(vllm.+?)</code>", found)
+    assert re.sub("<[^>]+>", "", shown) == line  # what is copied is the line
+
+
+def test_the_first_sentence_ends_before_a_number_or_a_quote_too() -> None:
+    for after in ("40 % is", '"TP inside" holds', "The rest"):
+        found = text(made(verdict=[f"TP8 gives 1.5 a second. {after}."]))
+        assert f"<strong>TP8 gives 1.5 a second.</strong> {after[:2]}".replace('"', "&#34;") in found
+
+
 def test_nothing_is_fetched() -> None:
     found = text()
     assert "default-src 'none'" in found
@@ -93,7 +110,7 @@ def test_the_answer_the_sources_and_the_command_are_there() -> None:
     assert 'class="kind assumed">assumed<' in found
     assert 'href="https://github.com/ai-dynamo/aiconfigurator"' in found
     assert "1 more, which move the answer little" in found
-    assert "nhalf decode &#39;a b&#39; -o r.html" in found
+    assert "nhalf decode &#39;a b&#39; " in found
 
 
 def test_a_page_without_figures_is_a_page() -> None:

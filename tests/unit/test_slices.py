@@ -8,7 +8,7 @@ import pytest
 
 from nhalf.decide.farm import here
 from nhalf.decide.grid import Grid, Tally
-from nhalf.decide.slices import MOST, centre, cut, names, scenario, values
+from nhalf.decide.slices import MOST, centre, cut, idle, names, scenario, values
 from nhalf.loading import Degrees, Request
 from nhalf.loading.axes import Loaded, grid
 from nhalf.predict.step import decode
@@ -71,3 +71,17 @@ def test_where_nothing_fits_the_first_legal_point_is_the_centre() -> None:
     tally = tallied(made)
     assert tally.best is None
     assert centre(made, tally) == {"tp": 1, "batch": 4.0}
+
+
+def test_an_axis_that_moves_nothing_at_a_point_is_idle_there_and_only_there(loaded: Loaded) -> None:
+    latency = "system.fabric.inter_node.latency_s"
+    at = centre(loaded.grid, tallied(loaded.grid))
+    assert at["tp"] == 8
+    assert idle(loaded.grid, at) == [latency]
+    assert idle(loaded.grid, {**at, "tp": 16}) == []
+
+
+def test_an_axis_is_not_idle_where_it_decides_what_fits_or_is_legal() -> None:
+    request = Request(model="llama-3.1-70b", systems=("h100-sxm",), weights="fp8", degrees=Degrees())
+    made = grid(request, ("tp=8,3", "system.device.memory_bytes=8GB,80GB", "batch=1")).grid
+    assert idle(made, {"tp": 8, "system.device.memory_bytes": 80e9, "batch": 1.0}) == []

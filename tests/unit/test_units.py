@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from nhalf import units
 from nhalf.errors import InputError
+from nhalf.units.scales import DIMENSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
-EVERY_UNIT = [(dimension, unit) for dimension, known in units._DIMENSIONS.items() for unit in known.units]
+EVERY_UNIT = [(dimension, unit) for dimension, known in DIMENSIONS.items() for unit in known.units]
 
 
 def attempt(read: Callable[[], T]) -> tuple[T | None, str]:
@@ -163,7 +164,7 @@ def test_a_bad_quantity_is_refused_with_what_is_accepted(dimension: str, text: s
         units.parse(text, dimension, where="--flag")
     assert caught.value.what == what
     assert caught.value.where == "--flag"
-    assert caught.value.allowed == units._DIMENSIONS[dimension].allowed
+    assert caught.value.allowed == DIMENSIONS[dimension].allowed
 
 
 @pytest.mark.parametrize(
@@ -417,7 +418,7 @@ def test_a_value_is_printed_as_its_unit_is(unit: str, text: str) -> None:
 @pytest.mark.parametrize(("dimension", "unit"), EVERY_UNIT)
 def test_every_accepted_unit_survives_printing(dimension: str, unit: str) -> None:
     value = units.parse(f"3.5{unit}", dimension)
-    assert units.parse(units.format_value(value, units._DIMENSIONS[dimension].unit), dimension) == pytest.approx(
+    assert units.parse(units.format_value(value, DIMENSIONS[dimension].unit), dimension) == pytest.approx(
         value, rel=5e-3
     )
 
@@ -428,7 +429,7 @@ def test_what_is_printed_can_be_read_again(unit: str, value: float) -> None:
     assert units.parse_for_unit(units.format_value(value, unit), unit) == pytest.approx(value, rel=5.1e-3)
 
 
-@pytest.mark.parametrize("dimension", [*units._DIMENSIONS, "count"])
+@pytest.mark.parametrize("dimension", [*DIMENSIONS, "count"])
 @given(
     text=st.one_of(
         st.text(max_size=20),

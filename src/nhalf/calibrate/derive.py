@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -64,8 +65,13 @@ def derive(measured: Evidence, prior: Prior, families: Mapping[str, str]) -> Der
     fitted = measured.fit(prior, correlation=ONE_EACH)
     spread = bootstrap(measured, prior, fitted.constants)
     family = np.array([families[model] for model in measured.model.tolist()])
-    groupings = {SEEN: measured.cluster, "model": family, "system": measured.system, "engine": measured.engine}
-    found = {name: left_out(measured, prior, by) for name, by in groupings.items()}
+    groupings = {
+        SEEN: (measured.cluster,),
+        "model": (family,),
+        "system": (measured.system, measured.generation),
+        "engine": (measured.engine,),
+    }
+    found = {name: [left_out(measured, prior, by) for by in each] for name, each in groupings.items()}
     return Derived(
         constants=constants_of(prior, fitted.constants, fitted.log_sd, spread),
         widths={kind: _widths(measured, found, of_kind) for kind, of_kind in kinds(measured).items()},
@@ -78,11 +84,14 @@ def kinds(measured: Evidence) -> dict[str, Mask]:
     return {DENSE: ~experts, EXPERTS: experts}
 
 
-def _widths(measured: Evidence, errors: Mapping[str, Array], of_kind: Mask) -> dict[str, tuple[float, float]]:
-    """Return the half-widths of one kind of model by what is new; nothing new is narrower than what was seen."""
+def _widths(measured: Evidence, errors: Mapping[str, Sequence[Array]], of_kind: Mask) -> dict[str, tuple[float, float]]:
+    """Return the half-widths of one kind of model by what is new; nothing new is narrower than what was seen.
+
+    A new system may be of a generation that is new too, so it has the wider of both.
+    """
     weights = measured.weights(ALIKE)[of_kind]
-    found = {name: half_widths(each[of_kind], weights) for name, each in errors.items()}
-    return {name: _at_least(each, found[SEEN]) for name, each in found.items()}
+    found = {name: [half_widths(each[of_kind], weights) for each in several] for name, several in errors.items()}
+    return {name: reduce(_at_least, each, found[SEEN][0]) for name, each in found.items()}
 
 
 def from_pairs(prior: Prior, name: str, measured: Sequence[float]) -> Constant:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf.calibrate.fit import NOISE, Fitted, Task, fit
+from nhalf.device import generation
 from nhalf.errors import WeakEvidenceError
 from nhalf.predict.response import joined, response
 
@@ -23,13 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Evidence:
-    """`n` measured steps: their rows in the table, times [s], responses, and what each belongs to, as texts."""
+    """`n` measured steps: their rows in the table, times [s], responses, and what each belongs to, as texts.
+
+    `generation` is the architecture of the devices of a system.
+    """
 
     rows: Indices
     step_s: Array
     response: Response
     model: Array
     system: Array
+    generation: Array
     engine: Array
     cluster: Array
     devices: Array
@@ -47,6 +52,7 @@ class Evidence:
             response=self.response.take(at),
             model=self.model[at],
             system=self.system[at],
+            generation=self.generation[at],
             engine=self.engine[at],
             cluster=self.cluster[at],
             devices=self.devices[at],
@@ -106,12 +112,14 @@ def evidence(cases: Cases, measured_s: Array) -> Evidence:
     def texts(of: str) -> Array:
         return np.repeat(np.array([str(getattr(group, of)) for _, _, group, _ in labels]), counts)
 
+    of_group = [generation(group.scenario.system.device.architecture) for *_, group, _ in labels]
     return Evidence(
         rows=np.concatenate([rows for rows, *_ in labels]),
         step_s=np.concatenate([steps for _, steps, *_ in labels]),
         response=joined(parts),
         model=texts("model"),
         system=texts("system"),
+        generation=np.repeat(np.array(of_group), counts),
         engine=texts("engine"),
         cluster=texts("stack_and_model"),
         devices=np.repeat(np.array([devices for *_, devices in labels], dtype=np.float64), counts),

@@ -117,7 +117,8 @@ def _split(name: str, counts: list[int], times: list[float], widest: Scenario) -
     owed = columns(step)
     device = widest.system.device
     read = float(np.mean(weights(widest).value)) * float(np.mean(device.memory_bandwidth_bytes_per_s))
-    whole = read * float(np.mean(widest.stack.memory_efficiency)) * counts[-1]
+    efficiency = np.minimum(widest.stack.memory_efficiency, device.streaming_efficiency)
+    whole = read * float(np.mean(efficiency)) * counts[-1]
     collectives = float(widest.transformer.block_count)
     return Split(
         name=name,

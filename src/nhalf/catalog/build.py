@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nhalf.catalog.schema import data
-from nhalf.device import Device
+from nhalf.device import EIGHT_BITS, FOUR_BITS, Device
 from nhalf.errors import InputError
 from nhalf.fabric import Fabric, Switches, Torus
 from nhalf.link import Link
@@ -42,18 +42,22 @@ def link(entry: LinkEntry, *, where: str) -> tuple[Link, Origins]:
 def device(entry: DeviceEntry, *, where: str) -> tuple[Device, Origins]:
     """Return a device; its origins are named like its fields (`memory_bytes`)."""
     origins = dict(data(entry, where=where))
-    return Device(name=entry.name, architecture=entry.architecture, **_numbers(origins, "")), origins
+    return _device(entry, _numbers(origins, "")), origins
+
+
+def _device(entry: DeviceEntry, numbers: Mapping[str, float]) -> Device:
+    """Return a device; it computes in the dtypes whose peak is above that of bf16."""
+    plain = numbers["bf16_flop_per_s"]
+    eight = EIGHT_BITS if numbers["fp8_flop_per_s"] > plain else frozenset()
+    four = FOUR_BITS if numbers["fp4_flop_per_s"] > plain else frozenset()
+    return Device(name=entry.name, architecture=entry.architecture, computes_in=eight | four, **numbers)
 
 
 def system(name: str, entry: SystemEntry, *, where: str) -> tuple[System, Origins]:
     """Return a system without its curves; its origins start with `system.`."""
     origins = {f"system.{path}": datum for path, datum in data(entry, where=where)}
     built = _fabric(entry.fabric, origins, where=where)
-    accelerator = Device(
-        name=entry.device.name,
-        architecture=entry.device.architecture,
-        **_numbers(origins, "system.device."),
-    )
+    accelerator = _device(entry.device, _numbers(origins, "system.device."))
     factor = origins["system.curve_factor"].value
     return System(name=name, device=accelerator, fabric=built, measured_fabric=built, curve_factor=factor), origins
 

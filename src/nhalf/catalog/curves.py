@@ -84,6 +84,14 @@ def find(
     return max(found, key=lambda curve: _preference(curve, wanted), default=None)
 
 
+def of_library(curves: Iterable[MeasuredCurve], library: str, mode: Mode) -> tuple[MeasuredCurve, ...]:
+    """Return the all-reduces of a library: in its mode, and as its host would launch them without graphs."""
+    modes = (mode, Mode.EAGER) if mode == Mode.GRAPH else (mode,)
+    known = tuple(curves)
+    found = (find(known, library, mode=each, op=Op.ALL_REDUCE) for each in modes)
+    return tuple(curve for curve in found if curve is not None)
+
+
 def version_order(version: str) -> tuple[tuple[int, int], ...]:
     """Return a key that sorts versions from old to new: dev < rc < release < post, numbers as numbers."""
     tokens = re.findall(r"[0-9]+|[a-z]+", version.casefold().split("+")[0])

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from nhalf.catalog import files, overlay, resolve, schema, store
+from nhalf.catalog import files, naming, overlay, resolve, schema, stated, store
 from nhalf.citation import Datum
 from nhalf.errors import InputError, did_you_mean
 
@@ -111,7 +111,7 @@ def yours() -> str:
 
 
 def _system(key: str) -> Listed:
-    entry = store.system_entry(key)
+    entry = stated.system(key)
     sibling = resolve.sibling_of(key)
     measured = f"curves of {sibling}, a sibling" if sibling else "curves" if store.measured(key) else ""
     facts = {
@@ -124,22 +124,22 @@ def _system(key: str) -> Listed:
 
 
 def _device(key: str) -> Listed:
-    entry = store.device_entry(key)
+    entry = stated.device(key)
     facts = {"architecture": entry.device.architecture}
     return _listed("device", key, entry.title, store.device(key)[1], facts)
 
 
 def _engine(key: str) -> Listed:
-    entry = store.engine_entry(key)
-    values = {f"stack.{path}": datum for path, datum in schema.data(store.constants(engine=key), where="constants")}
+    entry = stated.engine(key)
+    values = {f"stack.{path}": datum for path, datum in schema.data(stated.constants(of_engine=key), where="constants")}
     return _listed("engine", key, entry.title, values, {"library": entry.library, "mode": str(entry.mode)})
 
 
 def _library(key: str) -> Listed:
     """Return a library; a limit has the architecture at the end of its path."""
-    entry = store.library_entry(key)
+    entry = stated.library(key)
     values: dict[str, Datum] = {}
-    for architecture in store.architectures(entry.tuner):
+    for architecture in stated.architectures(entry.tuner):
         for path, datum in store.library(key, architecture=architecture)[1].items():
             is_limit = path.endswith("bandwidth_limit_bytes_per_s")
             values[f"{path}.{architecture}" if is_limit else path] = datum
@@ -148,7 +148,7 @@ def _library(key: str) -> Listed:
 
 
 def _link(key: str) -> Listed:
-    return _listed("link", key, store.link_entries()[key].title, store.link(key)[1])
+    return _listed("link", key, stated.links()[key].title, store.link(key)[1])
 
 
 def _rung(key: str) -> Listed:
@@ -242,15 +242,15 @@ def _standing(kind: str, key: str) -> Standing:
 
 def _known(name: str, known: list[str], kind: str) -> str:
     """Return a name of a kind that has no aliases."""
-    letters = {store.letters(key): key for key in known}
-    if store.letters(name) not in letters:
+    letters = {naming.letters(key): key for key in known}
+    if naming.letters(name) not in letters:
         raise InputError(
             f"the catalogue has no {kind} {name!r}",
             where=kind,
             allowed=", ".join(known),
             do=did_you_mean(name, known),
         )
-    return letters[store.letters(name)]
+    return letters[naming.letters(name)]
 
 
 def _no_kind(text: str) -> InputError:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TIERS: Final = ("intra_node", "inter_node", "inter_rack")
+_STREAMING: Final = "streaming_efficiency"
+"""What was measured of the memory of one device, which says nothing of another memory."""
 
 
 def system(key: str) -> dict[str, Any]:
@@ -81,7 +83,10 @@ def named(folder: str, key: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
     if other == key or other in seen:
         raise InputError(f"{key} is like itself", where=where, allowed="another name")
     known = _known(other, files.stems(folder, ".toml"), where)
-    return merged(named(folder, known, (*seen, key)), tables)
+    found = named(folder, known, (*seen, key))
+    if isinstance(tables.get("device"), dict) and isinstance(found.get("device"), dict):
+        found["device"] = _without_measured(found["device"], tables["device"])
+    return merged(found, tables)
 
 
 def engine(key: str) -> dict[str, Any]:
@@ -104,7 +109,12 @@ def _device(part: Any, where: str) -> Any:  # noqa: ANN401  a part of a file, wh
     if not isinstance(part, dict) or LIKE not in part:
         return part
     found = named("devices", _known(part[LIKE], files.stems("devices", ".toml"), where))["device"]
-    return merged(found, {name: value for name, value in part.items() if name != LIKE})
+    return merged(_without_measured(found, part), {name: value for name, value in part.items() if name != LIKE})
+
+
+def _without_measured(found: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables of a device without what was measured of its memory, where one that is like it has another."""
+    return {name: value for name, value in found.items() if name != _STREAMING or "memory_bandwidth" not in own}
 
 
 def rungs() -> dict[str, dict[str, Any]]:

@@ -45,8 +45,17 @@ class RungsFile(Table, frozen=True, kw_only=True):
     rungs: dict[str, dict[str, Any]]
 
 
+_UNMEASURED = Ratio(
+    value="1",
+    source="nhalf-priors",
+    locator="what the memory sustains was not measured: the stack's own efficiency alone",
+    kind="assumed",
+    date="2026-11",
+)
+
+
 class DeviceEntry(Table, frozen=True, kw_only=True):
-    """An accelerator."""
+    """An accelerator; `streaming_efficiency` is what was measured of `memory_bandwidth`, where somebody did."""
 
     name: str
     architecture: str
@@ -55,6 +64,7 @@ class DeviceEntry(Table, frozen=True, kw_only=True):
     bf16: FlopRate
     fp8: FlopRate
     fp4: FlopRate
+    streaming_efficiency: Ratio = _UNMEASURED
 
 
 class NamedDevice(Table, frozen=True, kw_only=True):
@@ -130,6 +140,7 @@ class Constants(Table, frozen=True, kw_only=True):
     latent_layer_factor: Ratio
     linear_layer_factor: Ratio
     sparse_layer_factor: Ratio
+    quantised_input_layer_factor: Ratio
     unsharded_share: Ratio
     host_sharing: Ratio
 
@@ -147,12 +158,14 @@ SomeConstants: type[msgspec.Struct] = msgspec.defstruct(
 class EngineEntry(Table, frozen=True, kw_only=True):
     """A serving engine, the library it brings and the mode it runs in unless told otherwise.
 
-    `constants` are those of a decode step that are its own: tables as in `Constants`.
+    `constants` are those of a decode step that are its own: tables as in `Constants`. `gathers_at_root` tells that its
+    nodes send to one root over TCP sockets.
     """
 
     title: str
     library: str
     mode: Mode
+    gathers_at_root: bool = False
     constants: dict[str, Any] = msgspec.field(default_factory=dict)
 
 

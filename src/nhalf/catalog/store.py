@@ -1,44 +1,37 @@
 """Finds what the catalogue holds by name: a system, a stack, a library, a link or a transformer, with its origins.
 
-Case, spaces, `_` and `-` are ignored in names. Files are read once, and only when asked for.
+Files are read once, and only when asked for.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from nhalf.catalog import build, calibration, files, libraries, resolve, schema
+from nhalf.catalog import build, files, libraries, resolve, schema, stated
 from nhalf.catalog.curves import read_curves
 from nhalf.catalog.files import catalog_version, place, sources
+from nhalf.catalog.naming import KINDS, find, names
 from nhalf.catalog.overlay import remembered
 from nhalf.catalog.reading import convert, convert_each
 from nhalf.catalog.routed import read_routed
 from nhalf.catalog.schema import (
-    Constants,
-    EngineEntry,
     FixedTimeEntry,
-    LibraryEntry,
-    LinksFile,
     ModelOrigin,
-    NamedDevice,
     NamedLink,
     RuleEntry,
     RulesFile,
     SourceEntry,
     SymmetricEntry,
-    SystemEntry,
-    TunerEntry,
 )
+from nhalf.catalog.stated import CALIBRATED
 from nhalf.citation import Datum, Source
 from nhalf.collective import Mode
-from nhalf.errors import InputError, did_you_mean
+from nhalf.errors import InputError
 from nhalf.transformer import from_config
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from nhalf.catalog.build import Origins
     from nhalf.curve import MeasuredCurve, RoutedCurve
     from nhalf.device import Device
@@ -67,20 +60,6 @@ __all__ = [
     "transformer",
 ]
 
-KINDS: Final = ("system", "device", "link", "library", "engine", "model")
-"""What can be found by name."""
-
-CALIBRATED: Final = True
-"""Whether a stack has the calibrated constants unless it is asked for the assumed ones."""
-
-_IGNORED: Final = str.maketrans("", "", " _-")
-_FOLDERS: Final = {"system": ("systems", ".toml"), "device": ("devices", ".toml"), "model": ("models", ".json")}
-_TABLES: Final = {
-    "engine": ("stacks.toml", "engines"),
-    "library": ("libraries.toml", "libraries"),
-    "link": ("links.toml", "links"),
-}
-
 
 def system(name: str, *, curves: bool = False, where: str = "system") -> tuple[System, Origins]:
     """Return a system and the origins of its numbers, by path (`system.device.memory_bytes`).
@@ -100,7 +79,7 @@ def device(name: str, *, where: str = "device") -> tuple[Device, Origins]:
     Raises InputError when there is no such device.
     """
     key = find("device", name, where=where)
-    return build.device(device_entry(key).device, where=place(f"devices/{key}.toml"))
+    return build.device(stated.device(key).device, where=place(f"devices/{key}.toml"))
 
 
 def stack(
@@ -120,13 +99,13 @@ def stack(
     Raises InputError when there is no such engine, library, mode or architecture.
     """
     key = find("engine", engine, where=where)
-    own = engine_entry(key)
+    own = stated.engine(key)
     chosen = find("library", library or own.library, where="library")
     used, of_library = _library(chosen, architecture)
     launched = own.mode if mode is None else Mode.parse(mode, where="mode")
-    of_step = constants(calibrated=calibrated, engine=key)
+    of_step = stated.constants(calibrated=calibrated, of_engine=key)
     built, of_engine = build.stack(key, used, launched, of_step, where=place("stacks.toml"))
-    return built, of_engine | of_library
+    return replace(built, gathers_at_root=own.gathers_at_root), of_engine | of_library
 
 
 def library(name: str, *, architecture: str, where: str = "library") -> tuple[Library, Origins]:
@@ -144,7 +123,7 @@ def link(name: str, *, where: str = "link") -> tuple[Link, Origins]:
     Raises InputError when there is no such link.
     """
     key = find("link", name, where=where)
-    return build.link(link_entries()[key], where=f"{place('links.toml')} [{key}]")
+    return build.link(stated.links()[key], where=f"{place('links.toml')} [{key}]")
 
 
 def rung(key: str) -> tuple[Link, Origins]:
@@ -161,141 +140,23 @@ def transformer(name: str, *, where: str = "model") -> tuple[Transformer, Datum]
     return _transformer(find("model", name, where=where))
 
 
-def names(kind: str) -> list[str]:
-    """Return the ids of a kind, in the order of the catalogue.
-
-    Raises InputError when there is no such kind.
-    """
-    if kind in _FOLDERS:
-        return files.stems(*_FOLDERS[kind])
-    if kind in _TABLES:
-        file, table = _TABLES[kind]
-        return list(files.tables(file)[table])
-    raise InputError(
-        f"there is no kind {kind!r}", where="catalogue", allowed=", ".join(KINDS), do=did_you_mean(kind, KINDS)
-    )
-
-
-def find(kind: str, name: str, *, where: str) -> str:
-    """Return the id that a name means: an id or an alias, however it is spelled.
-
-    Raises InputError when it means nothing here, with what does.
-    """
-    spellings = _spellings(kind)
-    key = spellings.get(letters(name))
-    if key is None:
-        raise InputError(
-            f"the catalogue has no {kind} {name!r}",
-            where=where,
-            allowed=", ".join(names(kind)),
-            do=did_you_mean(name, names(kind)),
-        )
-    return key
-
-
-@remembered
-def _spellings(kind: str) -> dict[str, str]:
-    """Return the id of a kind by the letters of every name it goes by.
-
-    Raises InputError when two ids are spelled with the same letters, or one alias is that of two ids.
-    """
-    known: dict[str, str] = {}
-    for name in names(kind):
-        _add_spelling(known, kind, name, name)
-    other: dict[str, str] = {}
-    for name, others in files.aliases().get(kind, {}).items():
-        for alias in others:
-            _add_spelling(other, kind, alias, name)
-    return other | known
-
-
-def _add_spelling(spellings: dict[str, str], kind: str, spelling: str, name: str) -> None:
-    """Add a spelling of an id, where no other id has it."""
-    other = spellings.setdefault(letters(spelling), name)
-    if other == name:
-        return
-    folder, suffix = _FOLDERS.get(kind, ("", ""))
-    file = f"{folder}/{name}{suffix}" if folder else _TABLES[kind][0]
-    what = f"the {kind}s {other!r} and {name!r} differ only in what names ignore"
-    if spelling != name:
-        file, what = "aliases.toml", f"{spelling!r} is another name of the {kind}s {other!r} and {name!r}"
-    do = "rename one: case, spaces, - and _ do not count"
-    raise InputError(what, where=place(file), allowed="one of them", do=do)
-
-
-def letters(name: str) -> str:
-    """Return a name without what is ignored in it: case, spaces, `_` and `-`."""
-    return name.casefold().translate(_IGNORED)
-
-
-# --- entries: what the files say --------------------------------------------------------------------------------------
-
-
-def system_entry(key: str) -> SystemEntry:
-    """Return what the file of a system says, with the device and the links that it names."""
-    return convert(resolve.system(key), SystemEntry, where=place(f"systems/{key}.toml"))
-
-
-def device_entry(key: str) -> NamedDevice:
-    """Return what the file of a device says."""
-    return convert(resolve.named("devices", key), NamedDevice, where=place(f"devices/{key}.toml"))
-
-
-def engine_entry(key: str) -> EngineEntry:
-    """Return what is said of an engine."""
-    where = f"{place('stacks.toml')} [engines.{key}]"
-    return convert(resolve.engine(key), EngineEntry, where=where)
-
-
-def constants(*, calibrated: bool = CALIBRATED, engine: str = "") -> Constants:
-    """Return the constants of a decode step, as calibrated for every engine or as assumed before.
-
-    A constant that the user's own catalogue states stays the user's, and one that is an engine's own stays that.
-    """
-    stated = files.tables("stacks.toml")["constants"]
-    if calibrated:
-        own = files.own_tables("stacks.toml")["constants"]
-        fitted = calibration.tables()
-        stated = {name: fitted.get(name, table) if table == own.get(name) else table for name, table in stated.items()}
-    if engine:
-        stated = {**stated, **engine_entry(engine).constants}
-    return convert(stated, Constants, where=place("stacks.toml"))
-
-
 def constant_data(*, calibrated: bool = CALIBRATED, engine: str = "") -> dict[str, Datum]:
     """Return the constants of a decode step with their origins, by the name of their field (`layer_time_s`)."""
-    return dict(schema.data(constants(calibrated=calibrated, engine=engine), where=place("stacks.toml")))
-
-
-def library_entry(key: str) -> LibraryEntry:
-    """Return what is said of a library."""
-    where = f"{place('libraries.toml')} [libraries.{key}]"
-    return convert(files.tables("libraries.toml")["libraries"][key], LibraryEntry, where=where)
-
-
-@remembered
-def tuner_entries() -> dict[str, TunerEntry]:
-    """Return what is said of each tuner."""
-    return convert_each(files.tables("libraries.toml")["tuners"], TunerEntry, where=place("libraries.toml"))
+    return dict(schema.data(stated.constants(calibrated=calibrated, of_engine=engine), where=place("stacks.toml")))
 
 
 def symmetric(architecture: str) -> tuple[SymmetricKernels | None, Origins]:
     """Return what NCCL expects of its symmetric kernels on an architecture, and the origins; None where it has none."""
     where = place("libraries.toml, symmetric")
     entries = convert_each(files.tables("libraries.toml")["symmetric"], SymmetricEntry, where=where)
-    return libraries.symmetric(entries, tuner_entries()["nccl"].like.get(architecture, architecture), where=where)
-
-
-def architectures(tuner: str) -> list[str]:
-    """Return the architectures that a tuner knows."""
-    return list(tuner_entries()[tuner].limits)
+    return libraries.symmetric(entries, stated.tuners()["nccl"].like.get(architecture, architecture), where=where)
 
 
 @remembered
 def _known_architectures() -> frozenset[str]:
     """Return the architecture of every system and device of the catalogue."""
-    systems = {system_entry(key).device.architecture for key in names("system")}
-    return frozenset(systems | {device_entry(key).device.architecture for key in names("device")})
+    systems = {stated.system(key).device.architecture for key in names("system")}
+    return frozenset(systems | {stated.device(key).device.architecture for key in names("device")})
 
 
 def fixed_time() -> dict[str, Datum]:
@@ -327,25 +188,8 @@ def rule_sources() -> dict[str, Source]:
 
 
 @remembered
-def link_entries() -> dict[str, NamedLink]:
-    """Return what is said of each link."""
-    return links_in(files.tables("links.toml"), where=place("links.toml"))
-
-
-def links_in(tables: Mapping[str, Any], *, where: str) -> dict[str, NamedLink]:
-    """Return the links in the tables of a file, the catalogue's or another of its form (see `reading.parse`).
-
-    Raises InputError when a table or a field is missing, unknown or of the wrong kind.
-    """
-    return convert_each(convert(tables, LinksFile, where=where).links, NamedLink, where=where)
-
-
-# --- nouns: built once ------------------------------------------------------------------------------------------------
-
-
-@remembered
 def _system(key: str) -> tuple[System, Origins]:
-    return build.system(key, system_entry(key), where=place(f"systems/{key}.toml"))
+    return build.system(key, stated.system(key), where=place(f"systems/{key}.toml"))
 
 
 @remembered
@@ -375,7 +219,7 @@ def routed(name: str) -> tuple[RoutedCurve, ...]:
 
 @remembered
 def _library(key: str, architecture: str) -> tuple[Library, Origins]:
-    return libraries.library(key, library_entry(key), _tuner(key, architecture), where=place("libraries.toml"))
+    return libraries.library(key, stated.library(key), _tuner(key, architecture), where=place("libraries.toml"))
 
 
 def library_values(name: str, *, architecture: str) -> Origins:
@@ -389,7 +233,7 @@ def library_values(name: str, *, architecture: str) -> Origins:
 
 def _tuner(key: str, architecture: str) -> libraries.TunerParts:
     """Return the tuner that plans for a library on an architecture."""
-    own, tuners = library_entry(key).tuner, tuner_entries()
+    own, tuners = stated.library(key).tuner, stated.tuners()
     try:
         return libraries.tuner_for(own, architecture, tuners, frozenset())
     except InputError:  # only now is it worth reading every system

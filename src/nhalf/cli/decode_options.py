@@ -35,6 +35,7 @@ _OPTIONS: Final = (
     click.option("--two-batch-overlap", is_flag=True, help="One half of the batch computes, the other communicates."),
     click.option("--quantised-all-reduce", metavar="DTYPE", help="Send all-reduces in fp8."),
     click.option("--kernel-bypass", metavar="on|off", help="Messages between nodes past the kernel, or through it."),
+    click.option("--p2p", metavar="on|off", help="off: devices of a node reach each other through the host alone."),
 )
 
 

@@ -59,9 +59,9 @@ def fit(
 ) -> None:  # fmt: skip
     """Fit the benchmark logs in FILE...: a file, several, a folder, - for standard input, .gz as well."""
     asked = [gate.parse(text) for text in gates]
-    found = _fit(logs, flags)
+    found, refused = _fit(logs, flags)
     marks, doubts = _marks(found, model, batch) if model else ([], [])
-    compared = compare(found, _fit((flags["other"],), flags)) if flags["other"] is not None else None
+    compared = compare(found, _fit((flags["other"],), flags)[0]) if flags["other"] is not None else None
     tripped, unknown = _judged(found, asked)
     links = [file for file in files if not page_file.is_page(file)]
     answer = report.Answer(
@@ -77,7 +77,11 @@ def fit(
         write_text(Path(file), write_links(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat()))
         click.echo(f"wrote {file}", err=True)
     if tripped:
+        for error in refused:
+            output.warn(str(error))
         raise NoAnswerError("; ".join(tripped), where="--fail-if", allowed=f"not {' and not '.join(gates)}")
+    if refused:
+        raise _unread(refused)
     if unknown is not None:
         raise unknown
     if compared is not None and not compared.changes:
@@ -92,9 +96,23 @@ def fit(
         )
 
 
-def _fit(logs: tuple[str | None, ...], flags: dict[str, str | None]) -> Fit:
-    """Return the fit of logs, with what the flags add to them."""
-    from nhalf.evidence.readers import read
+def _unread(refused: list[InputError]) -> InputError:
+    """Return the error of files that could not be read beside others that were answered."""
+    if len(refused) == 1:
+        return refused[0]
+    reasons = "; ".join(f"{error.where}: {error.what}" for error in refused)
+    return InputError(f"{len(refused)} files cannot be read: {reasons}", where="FILE", do="check these files")
+
+
+def _fit(logs: tuple[str | None, ...], flags: dict[str, str | None]) -> tuple[Fit, list[InputError]]:
+    """Return the fit of logs, with what the flags add to them, and an error for each file that cannot be read.
+
+    Raises
+    ------
+    InputError
+        No file can be read, or a flag is none.
+    """
+    from nhalf.evidence.readers.reading import read_each
 
     if not all(logs):
         raise InputError("a name is empty", where="FILE", allowed="a file, a folder, or - for standard input")
@@ -105,11 +123,11 @@ def _fit(logs: tuple[str | None, ...], flags: dict[str, str | None]) -> Fit:
 
         system, _ = store.system(flags["system"], where="--on")
     with _without_collector():
-        tables = completed(
-            read([log for log in logs if log], flags["format_"]),
-            op=flags["op"], ranks=ranks, nodes=nodes, mode=flags["mode"],
-        )  # fmt: skip
-        return fit_tables(tables, system=system)
+        read, refused = read_each([log for log in logs if log], flags["format_"])
+        if refused and not any(table.rows for table in read):
+            raise refused[0]
+        tables = completed(read, op=flags["op"], ranks=ranks, nodes=nodes, mode=flags["mode"])
+        return fit_tables(tables, system=system), refused
 
 
 @contextmanager

@@ -140,8 +140,12 @@ def _planned(request: Request, given: dict[str, Any], launched: Launched | None,
         check(launched.layout, base.transformer, base.system.fabric)
         judged = (replace(launched.layout, replicas=count // launched.layout.devices), launched.batch)
     found = search(base, count, wanted, judged)
+    taken = [*defaults, *loaded.defaults]
+    if given["gpus"] is None and launched is None:
+        taken.insert(0, loading.Default(flag="--gpus", value=str(count), reason="a node"))
     asked = report.Asked(
-        defaults=[*defaults, *loaded.defaults],
+        system=base.system.name,
+        defaults=taken,
         warnings=[*loaded.warnings, *(f"--launch: {note}" for note in (launched.notes if launched else ()))],
         launched=launched,
         served_model=_served(base.transformer.name, request),

@@ -38,6 +38,8 @@ def predict(cases: str, target: str | None, stack: str | None, **defaults: str |
         for each in assumptions(found.cases):
             if each.unusual:
                 output.warn(each.text)
+        for doubt in report.doubts(found):
+            output.warn(doubt)
     if target:
         write_text(Path(target), report.table(found))
     if forms.write(lambda: report.document(found), "rows"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nhalf import units
-from nhalf.catalog import build, reading, store
+from nhalf.catalog import build, reading, stated, store
 from nhalf.catalog import files as catalogue
 from nhalf.cli import forms, output
 from nhalf.collective import Op
@@ -171,7 +171,7 @@ def _price(links: str | None) -> Pricing | None:
 
 def _link_in(path: Path) -> Link:
     """Return the link of a file such as `nhalf fit -o links.toml` writes: that inside a node, or else across nodes."""
-    found = store.links_in(reading.parse(read_text(path), where=str(path), dates=catalogue.dates()), where=str(path))
+    found = stated.links_in(reading.parse(read_text(path), where=str(path), dates=catalogue.dates()), where=str(path))
     for name in ("intra-node", "inter-node"):
         if name in found:
             return build.link(found[name], where=f"{path}: {name}")[0]

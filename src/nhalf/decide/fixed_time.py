@@ -15,7 +15,7 @@ import numpy as np
 
 from nhalf.breakdown import columns
 from nhalf.collective import Mode, Op
-from nhalf.decide.collective import choice
+from nhalf.decide.choice import choice
 from nhalf.link import Link
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nhalf.citation import Datum, Kind
     from nhalf.curve import MeasuredCurve
-    from nhalf.decide.collective import Question
+    from nhalf.decide.question import Question
     from nhalf.fabric import Span
 
 SMALL_BYTES: Final = 1024.0

@@ -6,6 +6,7 @@ fits, through its first legal one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 Value = str | int | float
 MOST: Final = 60
 """Values of one axis in a slice; of more, these are picked in equal steps, both ends among them."""
+_ROUNDING: Final = 1e-12
+"""How far apart sums of the same terms may be [relative]: thousands of roundings of a double."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,23 @@ def cut(grid: Grid, at: Mapping[str, Value], along: Sequence[str], most: int = M
     )
     small = Grid(outer=grid.outer, cells=tuple(_cells(grid, at, along)), inner=inner)
     return [spot for task, answers in here(small, small.tasks()) for spot in _spots(small, task, answers)]
+
+
+def idle(grid: Grid, at: Mapping[str, Value]) -> list[str]:
+    """Return the axes that change nothing at a point: each of their values there takes the same step, and fits alike.
+
+    An axis of one value is none of them, and neither is one of whose values some are not legal.
+    """
+    return [name for name in names(grid) if len(values(grid, name)) > 1 and _alike(cut(grid, at, [name]))]
+
+
+def _alike(spots: Sequence[Spot]) -> bool:
+    """Return whether points are legal, fit alike, and take the same step but for rounding."""
+    first = spots[0].step_s
+    return first is not None and all(
+        spot.step_s is not None and math.isclose(spot.step_s, first, rel_tol=_ROUNDING) and spot.fits == spots[0].fits
+        for spot in spots
+    )
 
 
 def _cells(grid: Grid, at: Mapping[str, Value], along: Sequence[str]) -> Iterator[Cell]:

@@ -6,26 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nhalf import units
 from nhalf.collective import Op
+from nhalf.evidence.commands import LARGEST, SMALLEST, command, of_own_test
 from nhalf.evidence.identify import ENOUGH, ON_CEILING
 
 if TYPE_CHECKING:
     from nhalf.evidence.curvefit import CurveFit
 
-_PROGRAMS: Final = {
-    Op.ALL_REDUCE: "all_reduce_perf",
-    Op.ALL_GATHER: "all_gather_perf",
-    Op.REDUCE_SCATTER: "reduce_scatter_perf",
-    Op.ALL_TO_ALL: "alltoall_perf",
-    Op.BROADCAST: "broadcast_perf",
-    Op.REDUCE: "reduce_perf",
-    Op.SEND_RECV: "sendrecv_perf",
-}
-"""The programs of nccl-tests, by operation."""
-_SMALLEST: Final = 8.0  # [bytes]
-_LARGEST: Final = 2.0**30  # [bytes]
-_ON_FLOOR: Final = (_SMALLEST, 64.0, 512.0, 4096.0)  # [bytes]
+_ON_FLOOR: Final = (SMALLEST, 64.0, 512.0, 4096.0)  # [bytes]
 _CEILING, _CEILING_OF_A_LINK = 2.0**26, 2.0**20  # [bytes] where collectives and single messages near their ceiling
 _STEP: Final = 2.0  # doublings between two sizes that fill a gap
 _MOST: Final = 2.0**34  # [bytes] no GPU test goes further
@@ -50,16 +38,16 @@ def advise(fit: CurveFit) -> Advice | None:
         return None
     if fit.series.key.ranks == 1:
         why = "the ranks never met: build the test with MPI=1, or start one process with -g N"
-        return Advice(sizes_bytes=(), why=why, command=_command(fit, _SMALLEST, _LARGEST, ranks=8))
+        return Advice(sizes_bytes=(), why=why, command=command(fit.series, SMALLEST, LARGEST, ranks=8))
     sizes, _ = fit.fitted_points
-    if not len(sizes) and _of_own_test(fit):
+    if not len(sizes) and of_own_test(fit.series.key):
         return Advice(
             sizes_bytes=(),
             why="no size is printed: sweep the message and say its bytes, in a CSV of op, ranks, size_bytes, seconds",
             command=f"the same benchmark ({fit.series.tool}) at several sizes",
         )
-    smallest = float(sizes[0]) if len(sizes) else _LARGEST
-    largest = float(sizes[-1]) if len(sizes) else _SMALLEST
+    smallest = float(sizes[0]) if len(sizes) else LARGEST
+    largest = float(sizes[-1]) if len(sizes) else SMALLEST
     wanted: list[float] = []
     missing = []
     if open_latency:
@@ -71,9 +59,9 @@ def advise(fit: CurveFit) -> Advice | None:
     if gap:
         missing.append("the size that doubles the floor needs sizes in the gap")
         wanted = sorted({*wanted, *gap})
-    top = max([largest, _LARGEST if fit.bandwidth_refusal else largest, *wanted])
+    top = max([largest, LARGEST if fit.bandwidth_refusal else largest, *wanted])
     return Advice(
-        sizes_bytes=tuple(wanted), why=" and ".join(missing), command=_command(fit, _SMALLEST, min(top, _MOST))
+        sizes_bytes=tuple(wanted), why=" and ".join(missing), command=command(fit.series, SMALLEST, min(top, _MOST))
     )
 
 
@@ -94,36 +82,3 @@ def _larger(fit: CurveFit, largest: float) -> list[float]:
         half = fit.segments[-1].latency_s * fit.segments[-1].bandwidth_bytes_per_s
         start = max(start, 2.0 ** math.ceil(math.log2(max(ON_CEILING * half, 1.0))))
     return [start * 2.0**step for step in range(ENOUGH) if start * 2.0**step <= _MOST]
-
-
-def _of_own_test(fit: CurveFit) -> bool:
-    """Return whether no program of nccl-tests measures what a curve is of."""
-    return bool(fit.series.key.test) and fit.series.key.op not in _PROGRAMS
-
-
-def _command(fit: CurveFit, smallest: float, largest: float, *, ranks: int | None = None) -> str:
-    """Return a command of the tool that made the log, or of nccl-tests."""
-    key, tool = fit.series.key, fit.series.tool.casefold()
-    bounds = f"{smallest:.0f}", f"{largest:.0f}"
-    if tool.startswith("osu"):
-        test = "osu_latency" if key.test == "point-to-point" else f"osu_{(key.op or Op.ALL_REDUCE).replace('-', '')}"
-        return f"mpirun -np {key.ranks or 2} {test} -m {bounds[0]}:{bounds[1]}"
-    if tool.startswith("nhalf"):
-        return f"nhalf measure --sizes {bounds[0]}B:{bounds[1]}B"
-    if tool.startswith("perftest"):
-        return "ib_write_lat -a on one host, ib_write_lat -a OTHER_HOST on the other; ib_write_bw -a for the bandwidth"
-    if _of_own_test(fit):
-        return f"the same benchmark ({fit.series.tool or key.test}) once more, at these sizes"
-    program = _PROGRAMS.get(key.op or Op.ALL_REDUCE, "all_reduce_perf")
-    count = ranks or key.ranks or 8
-    sweep = f"-b {bounds[0]} -e {_binary(largest)} -f 2"
-    if (key.nodes or 1) > 1:
-        return f"mpirun -np {count} {program} {sweep} -g 1"
-    return f"{program} {sweep} -g {count}"
-
-
-def _binary(size_bytes: float) -> str:
-    """Return a size as nccl-tests takes it: `1G` is 2^30 bytes there."""
-    digits, _, unit = units.format_size(size_bytes, binary=True).partition(" ")
-    whole = float(digits).is_integer() and unit.endswith("iB")
-    return f"{digits}{unit[0]}" if whole else f"{size_bytes:.0f}"

@@ -262,12 +262,13 @@ def _of_figures(series: Series) -> CurveFit:
     latency, bandwidth = _of_values(figures["latency"]), _of_values(figures["bandwidth"])
     times = [each.value for each in figures["time"]]
     none = "no size is known: a time without a size gives no line"
+    no_latency = "only a bandwidth is printed, of no known size" if bandwidth else none
     alone = "each process ran alone (n = 1): nothing was sent" if series.key.ranks == 1 else ""
     return CurveFit(
         series=series,
         latency=None if alone else latency,
         bandwidth=None if alone else bandwidth,
-        latency_refusal=alone or ("" if latency else f"only a bandwidth is printed: {none}" if bandwidth else none),
+        latency_refusal=alone or ("" if latency else no_latency),
         bandwidth_refusal=alone or ("" if bandwidth else none),
         floor_s=min(times) if times else latency.value if latency else None,
     )

@@ -12,7 +12,7 @@ _WHY: Final = {
     "tp": "one device",
     "engine": "the most used",
     "weight_dtype": "as the checkpoint is stored",
-    "kv_dtype": "what such servers mostly run; bands hold fp8 and bf16",
+    "kv_dtype": "what such servers mostly run (nhalf decode takes the config's); bands hold fp8 and bf16",
 }
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf.catalog import store
 from nhalf.errors import InputError, did_you_mean
+from nhalf.loading.case_columns import DEGREES, LARGEST, NUMBERS, degree
 from nhalf.loading.case_model import DTYPES, model_of
-from nhalf.loading.cases import DEGREES, LARGEST, NUMBERS, degree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

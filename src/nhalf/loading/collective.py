@@ -11,8 +11,8 @@ from nhalf import units
 from nhalf.catalog import store
 from nhalf.catalog.curves import find
 from nhalf.collective import Mode, Op
-from nhalf.decide.collective import Question
 from nhalf.decide.fixed_time import launch_pairs
+from nhalf.decide.question import Question
 from nhalf.errors import InputError, did_you_mean
 from nhalf.fabric import Span, Topology
 from nhalf.laws.collective.table import LAWS

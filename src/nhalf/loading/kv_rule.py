@@ -46,12 +46,19 @@ def assumed_kv(*, weights: str, engine: str, architecture: str) -> tuple[str, Da
 
 
 def default_reason(chosen: str, *, weights: str, engine: str, systems: Iterable[str]) -> str:
-    """Return why a dtype of the cache is the default of one asked step, and where measured servers likely differ."""
+    """Return why a dtype of the cache is the default of one asked step, and where measured servers likely differ.
+
+    The band of a step reaches down to 8 bits, and never up: a config that asks for 8 bits gets them.
+    """
+    narrow = KV_BYTES[chosen] <= KV_BYTES[_NARROW]
     for name in systems:
         architecture = store.system(name)[0].device.architecture
         likely, _ = assumed_kv(weights=weights, engine=engine, architecture=architecture)
-        if likely != chosen:
-            return f"the config says so; such servers mostly run {likely}, as nhalf predict takes; the band holds both"
+        if KV_BYTES[likely] != KV_BYTES[chosen]:
+            band = f"the band holds {chosen} alone" if narrow else "the band holds both"
+            return f"the config says so; nhalf predict takes {likely} here, as such servers mostly run; {band}"
+    if narrow:
+        return "the config says so, and nhalf predict takes as much"
     return "the config says so; a server may run fp8, and the band allows for it"
 
 

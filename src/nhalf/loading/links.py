@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
-from nhalf.catalog import build, files, reading, store
+from nhalf.catalog import build, files, reading, stated, store
 from nhalf.citation import Datum
 from nhalf.errors import InputError
 from nhalf.link import Link
@@ -70,7 +70,7 @@ def replaced(scenario: Scenario, path: Path) -> Scenario:
     InputError
         The file cannot be read, is not of the catalogue's form, or holds no link by the name of a tier.
     """
-    found = store.links_in(reading.parse(read_text(path), where=str(path), dates=files.dates()), where=str(path))
+    found = stated.links_in(reading.parse(read_text(path), where=str(path), dates=files.dates()), where=str(path))
     tiers = {TIERS[name]: entry for name, entry in found.items() if name in TIERS}
     if not tiers:
         raise InputError(

@@ -24,7 +24,7 @@ class Options:
     `phase` is what to predict, `chunk` [tokens] the chunk of a prefill, `kv_transfer` a link (a name, or latency and
     bandwidth), `cp_exchange` how context parallelism shares keys and values. `draft_tokens` are guessed each step and
     each accepted with chance `acceptance`. `exchange` and `skew` are of tokens on their way to experts. The rest are
-    remedies against the cost of communication (`stack.Remedies`).
+    remedies against the cost of communication (`stack.Remedies`), but for `p2p`, which takes peer access away.
     """
 
     phase: str | None = None
@@ -42,6 +42,7 @@ class Options:
     two_batch_overlap: bool = False
     quantised_all_reduce: str | None = None
     kernel_bypass: str | None = None
+    p2p: str | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -151,4 +152,5 @@ _READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "two_batch_overlap": _switch,
     "quantised_all_reduce": _one_of("fp8"),
     "kernel_bypass": _one_of("on", "off"),
+    "p2p": _one_of("on", "off"),
 }

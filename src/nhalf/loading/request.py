@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nhalf.catalog import calibration, overlay, store
-from nhalf.catalog.curves import find
+from nhalf.catalog import calibration, overlay, stated, store
+from nhalf.catalog.curves import of_library
 from nhalf.catalog.measured_stacks import of_its_own
 from nhalf.citation import Datum
-from nhalf.collective import Mode, Op
+from nhalf.collective import Mode
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout
+from nhalf.loading import peers, switches
 from nhalf.loading import request_checks as checks
-from nhalf.loading import switches
 from nhalf.loading.changes import apply, moved
 from nhalf.loading.degrees import FLAGS, Degrees
 from nhalf.loading.kv_rule import default_reason
@@ -29,10 +29,7 @@ from nhalf.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nhalf.curve import MeasuredCurve
     from nhalf.link import Link
-    from nhalf.stack import Stack
-    from nhalf.system import System
     from nhalf.transformer import Transformer
 
 
@@ -209,12 +206,7 @@ def _completed(request: Request, transformer: Transformer) -> tuple[Request, lis
         systems = [store.find("system", name, where="--on") for name in request.systems]
         reason = default_reason(transformer.kv_dtype, weights=weights, engine=engine, systems=systems)
         chosen.append(("kv", "--kv", transformer.kv_dtype, reason))
-    if request.engine is None:
-        chosen.append(("engine", "--engine", engine, "the most used"))
-    if request.mode is None:
-        own = store.engine_entry(engine).mode
-        reason = "engines decode in CUDA graphs" if own == Mode.GRAPH else f"{engine} has no CUDA graphs"
-        chosen.append(("mode", "--mode", str(own), reason))
+    chosen += _of_engine(request, engine)
     completed = replace(request, **{name: value for name, _, value, _ in chosen})  # type: ignore[arg-type]
     if completed.library is None:
         chosen.append(("library", "--library", "", "the engine's own"))
@@ -231,6 +223,20 @@ def _completed(request: Request, transformer: Transformer) -> tuple[Request, lis
     return replace(completed, assumed={**request.assumed, **assumed}), found
 
 
+def _of_engine(request: Request, engine: str) -> list[tuple[str, str, object, str]]:
+    """Return the choices about the engine that are open: their names, flags and values, and why."""
+    chosen: list[tuple[str, str, object, str]] = []
+    if request.engine is None:
+        chosen.append(("engine", "--engine", engine, "the most used"))
+    if request.mode is None:
+        own = stated.engine(engine).mode
+        reason = "engines decode in CUDA graphs" if own == Mode.GRAPH else f"{engine} has no CUDA graphs"
+        chosen.append(("mode", "--mode", str(own), reason))
+    if request.library is None and request.options.p2p == "off":
+        chosen.append(("library", "--library", peers.LIBRARY, "other kernels need peer access"))
+    return chosen
+
+
 _FLAGS = {"batches": "batch"}
 """The flags of fields that are called otherwise."""
 
@@ -244,11 +250,15 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
     """Return the scenario of one system with every change applied, and what looks doubtful about the changes."""
     mode = Mode.parse(request.mode or "graph", where="--mode")
     system, origins = store.system(name, curves=True, where="--on")
+    if request.options.p2p == "off":
+        peers.check(request.library)
+        system, through_host = peers.without(system)
+        origins |= through_host
     stack, stack_origins = store.stack(
         request.engine or "vllm", library=request.library, mode=mode, architecture=system.device.architecture
     )
-    system = replace(system, curves=_curves(system, stack))
-    if request.options.exchange == "all-to-all":
+    system = replace(system, curves=of_library(system.curves, stack.library.name, stack.mode))
+    if request.options.exchange == "all-to-all" and request.options.p2p != "off":
         system = replace(system, routed=store.routed(name))
     workload = _workload(request)
     if kv_assumed:
@@ -261,7 +271,7 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
         stack=stack,
         origins={**origins, **stack_origins},
     )
-    if request.stack is None and store.CALIBRATED:
+    if request.stack is None and stated.CALIBRATED:
         found = calibration.bands()
         scenario = of_its_own(replace(scenario, residual=found.half_widths(found.novelty(scenario))))
     scenario = switches.applied(scenario, request.options)
@@ -270,13 +280,6 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
     if request.stack is not None:
         scenario = read_stack(request.stack).applied(scenario)
     return apply(scenario, request.changes)
-
-
-def _curves(system: System, stack: Stack) -> tuple[MeasuredCurve, ...]:
-    """Return the curves of the stack's library: in its mode, and as its host would launch it without graphs."""
-    modes = (stack.mode, Mode.EAGER) if stack.mode == Mode.GRAPH else (stack.mode,)
-    found = (find(system.curves, stack.library.name, mode=mode, op=Op.ALL_REDUCE) for mode in modes)
-    return tuple(curve for curve in found if curve is not None)
 
 
 def _assumed_kv(workload: Workload) -> Datum:

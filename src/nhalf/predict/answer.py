@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf.breakdown import columns
+from nhalf.predict import incast
 from nhalf.predict.communication import is_measured
 from nhalf.predict.exchange import exchanges, gathered_logits
 from nhalf.predict.layer import tokens
@@ -32,7 +33,8 @@ class Answer:
 
     `tpot_s` [s] is the time per token that is kept, `other_tpot_s` [s] the same were the cache of the other dtype;
     `column` is the index of the largest column in `COLUMNS`. `modelled_s` [s] is what no measurement backs: collectives
-    without a curve, hand-overs, and the fixed time of kinds of layers that no run was measured with. `first_low_s` and
+    without a curve, hand-overs, and the fixed time of kinds of layers that no run was measured with; `exposed_s` [s] is
+    the part of it that incast may multiply. `first_low_s` and
     `first_high_s` [s] bound the time to the first token: one prompt alone, and every prompt of the batch before it;
     both are NaN without prompts.
     """
@@ -41,6 +43,7 @@ class Answer:
     other_tpot_s: Array
     column: Indices
     modelled_s: Array
+    exposed_s: Array
     first_low_s: Array
     first_high_s: Array
 
@@ -62,6 +65,7 @@ def answer(scenario: Scenario, count: int, *, other_kv_bytes: float) -> Answer:
         other_tpot_s=times[1],
         column=np.argmax(each, axis=0),
         modelled_s=(_modelled(scenario, owed, count) + _untried(scenario)) / workload.accepted_tokens,
+        exposed_s=np.broadcast_to(incast.exposed_s(scenario, step), (2, count))[0] / workload.accepted_tokens,
         first_low_s=low,
         first_high_s=high,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from nhalf.predict.incast import drawn_s
 from nhalf.predict.prefill import predicted
 
 if TYPE_CHECKING:
@@ -68,8 +69,11 @@ def _unexplained(scenario: Scenario) -> Array:
 def band(scenario: Scenario) -> tuple[float, float]:
     """Return the low and high end [s] of the 80 % band of the scenario's decode step.
 
-    Besides the intervals of its inputs it holds what the model itself was found to be off by, where that is known.
+    Besides the intervals of its inputs it holds what the model itself was found to be off by, where that is known; what
+    incast may add raises its high end.
     """
-    times = np.broadcast_to(predicted(scenario.having(draws(scenario))).value, DRAWS) * _unexplained(scenario)
-    low, high = np.quantile(times, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    step = predicted(scenario.having(draws(scenario)))
+    times, off = np.broadcast_to(step.value, DRAWS), _unexplained(scenario)
+    low = np.quantile(times * off, (1 - LEVEL) / 2)
+    high = np.quantile((times + drawn_s(scenario, step, DRAWS)) * off, (1 + LEVEL) / 2)
     return float(low), float(high)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from nhalf.transformer import CachePart
     from nhalf.transformer.weights import WeightGroup
 
-_FP4 = ("nvfp4", "mxfp4")
 _HEAD = "output head"
 
 
@@ -68,7 +67,7 @@ def weights(scenario: Scenario) -> Term:
     """
     read = total("weight bytes", *(_group_bytes(scenario, group) for group in _read_each_step(scenario)))
     device, stack = scenario.system.device, scenario.stack
-    return byte_time("weights", read, device.memory_bandwidth_bytes_per_s, stack.memory_efficiency, column="weights")
+    return byte_time("weights", read, device, stack.memory_efficiency, column="weights")
 
 
 def _read_each_step(scenario: Scenario) -> list[WeightGroup]:
@@ -129,8 +128,7 @@ def experts(scenario: Scenario, through: Term) -> Term | None:
         "stage": stage_share(scenario),
     }
     read = leaf("expert bytes", "hit * w / k * L * stage", sizes, unit="bytes")
-    bandwidth = scenario.system.device.memory_bandwidth_bytes_per_s
-    return byte_time("experts", read, bandwidth, stack.expert_efficiency, column="experts")
+    return byte_time("experts", read, scenario.system.device, stack.expert_efficiency, column="experts")
 
 
 def key_values(scenario: Scenario) -> Term:
@@ -143,7 +141,7 @@ def key_values(scenario: Scenario) -> Term:
     parts = [_cache_bytes(scenario, part) for part in scenario.transformer.cache_parts()]
     read = total("cache bytes", *parts)
     device, stack = scenario.system.device, scenario.stack
-    return byte_time("kv", read, device.memory_bandwidth_bytes_per_s, stack.kv_efficiency, column="kv")
+    return byte_time("kv", read, device, stack.kv_efficiency, column="kv")
 
 
 def _cache_bytes(scenario: Scenario, part: CachePart) -> Term:
@@ -293,7 +291,9 @@ def speedup(scenario: Scenario, dtype: str) -> Term:
     The house's decode-step note: s = 2^fq for FP8, 4^fq for FP4 on Blackwell.
     """
     device = scenario.system.device
-    peaks = {"fp8": device.fp8_flop_per_s, "int8": device.fp8_flop_per_s}
-    peak = device.fp4_flop_per_s if dtype in _FP4 else peaks.get(dtype, device.bf16_flop_per_s)
-    inputs: dict[str, Input] = {"F_q": peak, "F": device.bf16_flop_per_s, "fq": scenario.stack.fp8_exponent}
+    inputs: dict[str, Input] = {
+        "F_q": device.flop_per_s(dtype),
+        "F": device.bf16_flop_per_s,
+        "fq": scenario.stack.fp8_exponent,
+    }
     return leaf("speed-up", "(F_q / F) ** fq", inputs, unit="1")

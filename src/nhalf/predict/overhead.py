@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf.breakdown import Input, Quantity, Term, leaf, total
-from nhalf.device import generation
+from nhalf.device import FOUR_BITS, generation
 from nhalf.predict.exchange import all_reduces
 from nhalf.predict.memory import stage_share
 
 if TYPE_CHECKING:
     from nhalf.scenario import Scenario
-
-_FP4 = ("nvfp4", "mxfp4")
 
 
 def unsharded(scenario: Scenario, work: list[Term]) -> list[Term]:
@@ -50,11 +48,13 @@ def layer_time(scenario: Scenario) -> Term:
         "L": float(transformer.layer_count),
         "stage": stage_share(scenario),
     }
+    quantised = quantised_inputs(scenario)
     kinds: list[tuple[str, int, Quantity]] = [
         ("moe", transformer.moe_layer_count, _moe_factor(scenario)),
         ("mla", transformer.mla_layer_count, stack.latent_layer_factor),
         ("linear", transformer.linear_layer_count, stack.linear_layer_factor),
         ("sparse", transformer.sparse_layer_count, stack.sparse_layer_factor),
+        ("quantised", quantised, stack.quantised_input_layer_factor),
     ]
     formula = "L"
     for name, count, factor in kinds:
@@ -65,6 +65,21 @@ def layer_time(scenario: Scenario) -> Term:
         inputs |= fused_kernels(scenario)
         formula += " - f * N / (fuse * kernels)"
     return leaf("layers", f"tl * ({formula}) * stage", inputs, column="launch")
+
+
+def quantised_inputs(scenario: Scenario) -> int:
+    """Return the activations of a pass that kernels bring to the narrower dtype that products run in.
+
+    Those that read weights of a dtype the device computes in; elsewhere the weights are widened instead. What the
+    routed experts read is part of what experts add to a layer.
+
+    References
+    ----------
+    P. Micikevicius et al., "FP8 formats for deep learning", arXiv:2209.05433: both operands of a product are fp8, and
+    activations are scaled when the pass comes to them.
+    """
+    native = scenario.system.device.computes_in
+    return sum(group.inputs for group in scenario.weight_groups if group.read == "step" and group.dtype in native)
 
 
 def fused_kernels(scenario: Scenario) -> dict[str, Input]:
@@ -82,5 +97,5 @@ def _moe_factor(scenario: Scenario) -> Quantity:
     """Return what an expert layer adds to a layer's fixed time, in layers [1]: less where FP4 runs natively."""
     mixture, device, stack = scenario.transformer.mixture, scenario.system.device, scenario.stack
     blackwell = generation(device.architecture) == "blackwell"
-    native = mixture is not None and mixture.expert_dtype in _FP4 and blackwell
+    native = mixture is not None and mixture.expert_dtype in FOUR_BITS and blackwell
     return stack.fp4_expert_layer_factor if native else stack.expert_layer_factor

@@ -125,7 +125,7 @@ def _cache(scenario: Scenario) -> Term:
     """Return the time [s] to read the cache of the chunks before, on average, and to write this one's."""
     read = total("cache bytes", *(_cache_bytes(scenario, part) for part in scenario.transformer.cache_parts()))
     device, stack = scenario.system.device, scenario.stack
-    return byte_time("kv", read, device.memory_bandwidth_bytes_per_s, stack.kv_efficiency, column="kv")
+    return byte_time("kv", read, device, stack.kv_efficiency, column="kv")
 
 
 def _cache_bytes(scenario: Scenario, part: CachePart) -> Term:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.collective import Mode
+from nhalf.predict.incast import COLLAPSE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,12 +104,14 @@ class Bands:
 
         A scenario that says how far its constants were off, as a stack measured with its model does, has that.
 
-        The dtype of the cache, where it is assumed, and communication that nothing measured backs widen it.
+        The dtype of the cache, where it is assumed, and communication that nothing measured backs widen it;
+        communication that incast may multiply widens it upwards.
         """
         time = found.tpot_s
         low, high = scenario.residual if any(scenario.residual) else self.half_widths(self.novelty(scenario))
         other = np.log(found.other_tpot_s / time)
         less, more = (found.modelled_s * (factor - 1.0) / time for factor in self.plan)
+        more = more + found.exposed_s * max(COLLAPSE - self.plan[1], 0.0) / time
         below = low**2 + np.minimum(other, 0.0) ** 2 + np.log1p(np.maximum(less, _LEAST)) ** 2
         above = high**2 + np.maximum(other, 0.0) ** 2 + np.log1p(more) ** 2
         low_s: Array = time * np.exp(-np.sqrt(below))

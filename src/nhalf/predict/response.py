@@ -31,7 +31,7 @@ CONSTANTS: Final = (
     "memory_efficiency", "kv_efficiency", "expert_efficiency", "flop_efficiency", "prefill_efficiency", "fp8_exponent",
     "layer_time_s", "step_time_s", "sequence_time_s", "collective_excess_s", "host_launch_s", "kernels_per_layer",
     "expert_layer_factor", "fp4_expert_layer_factor", "latent_layer_factor", "linear_layer_factor",
-    "sparse_layer_factor", "unsharded_share", "host_sharing",
+    "sparse_layer_factor", "quantised_input_layer_factor", "unsharded_share", "host_sharing",
 )  # fmt: skip
 """The constants of a stack that a calibration may move, by the name of their field."""
 FACTORS: Final = tuple(name for name in CONSTANTS if name.endswith("_layer_factor"))
@@ -39,6 +39,7 @@ FACTORS: Final = tuple(name for name in CONSTANTS if name.endswith("_layer_facto
 _UNIT: Final = {name: 0.0 if name.endswith(("_s", "_factor", "_share", "_sharing")) else 1.0 for name in CONSTANTS}
 _BETWEEN: Final = ("collective_fixed", "collective_transfer", "hand_over", "prefill")
 """The columns of what devices tell each other; a prompt's exchanges are part of its column."""
+_STREAMING: Final = "system.device.streaming_efficiency"
 _FAST, _SLOW = 1e30, 1e-30
 """Efficiencies that make a read take no time, and for ever."""
 
@@ -49,8 +50,8 @@ class Response:
 
     `ratios` are the peaks of bf16, fp8 and fp4 over that of bf16 on the step's device; arithmetic in a format counts as
     bf16 arithmetic over ratio^exponent. Times are in [s]; `fixed_layers` and `blocks` (n, factors) are in layers,
-    `launches` (of planned
-    collectives) and `host_layers` are 0 but for eager engines; `others` are the ranks of a TP group but one.
+    `launches` (of planned collectives) and `host_layers` are 0 but for eager engines; `others` are the ranks of a TP
+    group but one, `streaming` is the efficiency that no read exceeds.
     """
 
     ratios: Array
@@ -70,6 +71,7 @@ class Response:
     launches: Array
     host_layers: Array
     others: Array
+    streaming: Array
 
     def __len__(self) -> int:
         """Return the number of steps."""
@@ -95,8 +97,10 @@ class Response:
         c = {name: np.asarray(value, dtype=np.float64) for name, value in constants.items()}
         exponent = np.expand_dims(c["fp8_exponent"], -1)
         scale = self.ratios ** (-exponent) / np.expand_dims(c["flop_efficiency"], -1)
-        weights, kv = self.weights_s / c["memory_efficiency"], self.kv_s / c["kv_efficiency"]
-        routed = self.experts_s / c["expert_efficiency"]
+        weights, kv, routed = (
+            read_s / np.minimum(c[f"{name}_efficiency"], self.streaming)
+            for name, read_s in (("memory", self.weights_s), ("kv", self.kv_s), ("expert", self.experts_s))
+        )
         projections = np.sum(self.projections_s * scale, axis=-1)
         arithmetic = np.sum(self.routed_s * scale, axis=-1)
         attention = self.attention_s / c["flop_efficiency"]
@@ -119,7 +123,8 @@ def response(scenario: Scenario, count: int) -> Response:
     values = {name: np.array([[{**_UNIT, **probe}[name]] for probe in probes.values()]) for name in CONSTANTS}
     # Without host launches, whatever the engine, device time is the whole step.
     constants = {f"stack.{name}": value for name, value in values.items()}
-    tree = decode(scenario.having(constants))
+    # Without the bound, efficiencies of 1 give reads at the datasheet rate; it is put back where steps are evaluated.
+    tree = decode(scenario.having({**constants, _STREAMING: 1.0}))
     shape = (len(probes), count)
     owed = {name: np.broadcast_to(value, shape) for name, value in columns(tree).items()}
     at = {name: index for index, name in enumerate(probes)}
@@ -157,6 +162,7 @@ def response(scenario: Scenario, count: int) -> Response:
         launches=between("launch") - between("no prompt"),
         host_layers=np.full(count, float(scenario.transformer.layer_count) * (scenario.stack.mode == Mode.EAGER)),
         others=np.full(count, float(scenario.layout.tensor_parallel - 1)),
+        streaming=np.full(count, _streaming(scenario)),
     )
 
 
@@ -187,6 +193,12 @@ def _probes() -> dict[str, dict[str, float]]:
         found[f"routed {power}"] = {**still, "expert_efficiency": _FAST, **asked}
         found[f"prompt {power}"] = asked
     return found
+
+
+def _streaming(scenario: Scenario) -> float:
+    """Return the efficiency that no read exceeds: infinite where nobody measured what the memory sustains."""
+    measured = float(np.mean(scenario.system.device.streaming_efficiency))
+    return measured if measured < 1 else float("inf")
 
 
 def _ratios(scenario: Scenario) -> Array:

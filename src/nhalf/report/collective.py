@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.decide.collective import choice, flips, rows, symmetric
+from nhalf.decide.choice import choice, symmetric
+from nhalf.decide.collective import flips, rows
 from nhalf.decide.fixed_time import alike, decompose, launch_s
 from nhalf.report import planned
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nhalf.citation import Datum
-    from nhalf.decide.collective import Choice, Flip, Question, Row
+    from nhalf.decide.choice import Choice
+    from nhalf.decide.collective import Flip, Row
     from nhalf.decide.fixed_time import FixedTime
+    from nhalf.decide.question import Question
     from nhalf.library import Rule
     from nhalf.loading.collective import Loaded
     from nhalf.report.canvas import Canvas
@@ -130,7 +133,7 @@ def _library_choice(found: Answer) -> str:
     )
     if worst.size_bytes > DECODE_BYTES:
         return f"{own}."
-    return f"{own}, {token} a token at {found.per_token} collectives each."
+    return f"{own}, {token} a token of {found.per_token} such collectives."
 
 
 def _number(found: Answer) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nhalf.decide.collective import planner, symmetric
+from nhalf.decide.choice import planner, symmetric
 from nhalf.report import planned
 from nhalf.report.collective import verdict
 from nhalf.report.document import datum, envelope, number
 
 if TYPE_CHECKING:
-    from nhalf.decide.collective import Choice, Question, Row
+    from nhalf.decide.choice import Choice
+    from nhalf.decide.collective import Row
     from nhalf.decide.fixed_time import FixedTime
+    from nhalf.decide.question import Question
     from nhalf.library import Rule
     from nhalf.report.collective import Answer
 

@@ -200,7 +200,8 @@ def _unmeasured(comparison: Comparison) -> list[str]:
     )
     return [
         *(
-            f"No all-reduce of {library} in {mode} mode was measured on {system}; NCCL's own plan is taken instead."
+            f"No all-reduce of {library} in {mode} mode was measured on {system}; "
+            f"{decode_parts.plan_of(library)} taken instead."
             for library, mode, system in keys
         ),
         *(

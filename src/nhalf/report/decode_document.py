@@ -46,6 +46,7 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
             "defaults": [
                 {"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults
             ],
+            "doubts": decode_parts.incast_notes(comparison.rows),
             "warnings": list(warnings),
         },
     )

@@ -9,7 +9,8 @@ import numpy as np
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.decide.collective import choice, flips, rows
+from nhalf.decide.choice import choice
+from nhalf.decide.collective import flips, rows
 from nhalf.errors import InputError
 from nhalf.loading.collective import Asked, load
 from nhalf.predict.communication import collective, is_measured, measured_curve

@@ -9,10 +9,14 @@ import numpy as np
 
 from nhalf import units
 from nhalf.breakdown import columns
-from nhalf.report import verdict
+from nhalf.catalog import stated
+from nhalf.predict import incast
+from nhalf.report import verdict, words
 from nhalf.report.document import whole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nhalf.decide.comparison import Comparison, Panel, Row
     from nhalf.report.canvas import Canvas
 
@@ -39,11 +43,12 @@ def size_notes(comparison: Comparison) -> list[str]:
 def exchange_notes(comparison: Comparison) -> list[str]:
     """Return what the collectives across nodes and those of experts rest on, and what splitting TP over nodes costs."""
     rows = comparison.rows
-    notes = []
-    planned = dict.fromkeys(row.label for row in rows if row.crosses_nodes and row.kind == "modelled")
-    if planned:
-        names = verdict.joined(list(planned))
-        notes.append(f"{names}: nothing was measured across nodes; NCCL's own plan is taken, and the band is wide.")
+    planned: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row.crosses_nodes and row.kind == "modelled":
+            planned.setdefault(_across(row), {})[row.label] = None
+    notes = [f"{verdict.joined(list(names))}: {basis}, and the band is wide." for basis, names in planned.items()]
+    notes += incast_notes(rows)
     for row in rows:
         found = row.split
         if found is not None and not row.prefills:
@@ -60,6 +65,32 @@ def exchange_notes(comparison: Comparison) -> list[str]:
         )
         notes.append(f"{label}: {way} {how}.")
     return notes
+
+
+def _across(row: Row) -> str:
+    """Return what the collectives across nodes rest on: a plan, over a link that was measured there or not."""
+    scenario = row.scenario
+    plan = plan_of(scenario.stack.library.name)
+    tier = scenario.system.fabric.span(scenario.layout.stage_devices).tier
+    known = scenario.origins.get(f"system.fabric.{tier}.latency_s")
+    if known is None or known.kind not in ("fitted", "measured"):
+        return f"nothing was measured across nodes; {plan} taken"
+    return (
+        f"no curve of a collective across nodes is known; {plan} taken over the link {known.kind} there "
+        f"[{known.source}]"
+    )
+
+
+def plan_of(library: str) -> str:
+    """Return whose plan a collective of a library rests on where nothing was measured, with its verb."""
+    tuner = stated.library(library).tuner
+    return "the law of the links and a fixed time are" if tuner == "prior" else "NCCL's own plan is"
+
+
+def incast_notes(rows: Sequence[Row]) -> list[str]:
+    """Return that nodes which answer one root at once may overrun its port of the switch, where so many do."""
+    labels = dict.fromkeys(row.label for row in rows if incast.possible(row.scenario))
+    return [f"{verdict.joined(list(labels))}: {words.INCAST}."] if labels else []
 
 
 def write_memory(comparison: Comparison, canvas: Canvas) -> None:

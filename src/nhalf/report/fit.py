@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.evidence.advice import advise
+from nhalf.evidence.commands import command
 from nhalf.evidence.identify import ENOUGH
 from nhalf.evidence.verdict import QUANTITIES, of_curve
 from nhalf.report import fit_parts
@@ -232,7 +233,7 @@ def _next(answer: Answer, canvas: Canvas) -> None:
             canvas.paragraph(f"  {advice.command}", indent="    ")
             return
     if all(curve.half_size_bytes is None for curve in curves):
-        canvas.paragraph("  measure a sweep of sizes, such as: all_reduce_perf -b 8 -e 1G -f 2 -g 8", indent="    ")
+        canvas.paragraph(f"  measure a sweep of sizes, such as: {command(curves[0].series)}", indent="    ")
         return
     file = curves[0].series.key.file or "LOG"
     if answer.links:

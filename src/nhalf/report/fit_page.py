@@ -36,7 +36,7 @@ def page(answer: Answer) -> Page:
     notes += [*answer.mark_doubts, *answer.tripped]
     notes += [f"not read: {skip.file}{f':{skip.line}' if skip.line else ''}: {skip.why}" for skip in answer.fit.skipped]
     if len(curves) > len(drawn):
-        notes.insert(0, f"{len(curves) - len(drawn)} of {len(curves)} curves are not drawn")
+        notes.insert(0, _left_out(curves, len(drawn)))
     files = list(dict.fromkeys(curve.series.key.file for curve in curves if curve.series.key.file))
     return Page(
         title=f"Fit of {', '.join(files[:_FEW])}{' and more' if len(files) > _FEW else ''}" if files else "Fit",
@@ -45,6 +45,15 @@ def page(answer: Answer) -> Page:
         sections=[*sections, *([marks] if answer.marks else [])],
         notes=notes,
     )
+
+
+def _left_out(curves: Sequence[CurveFit], drawn: int) -> str:
+    """Return how many curves are not drawn, and why."""
+    short = sum(len(curve.fitted_points[0]) < _FEW for curve in curves)
+    reasons = [f"{short} without two sizes"] if short else []
+    more = len(curves) - drawn - short
+    reasons += [f"{more} beyond the first {_SHOWN}"] if more else []
+    return f"{len(curves) - drawn} of {len(curves)} curves are not drawn: {' and '.join(reasons)}"
 
 
 def _cards(curve: CurveFit) -> list[Card]:
@@ -88,7 +97,7 @@ def _section(place: int, curve: CurveFit, marks: Sequence[Mark]) -> Section:
     drawing = _curve(curve, marks)
     key = str(curve.series.key)
     figures = [latency.latency(drawing, key=f"latency-{place}", title="Time against size")]
-    missed = latency.misfit(drawing, key=f"misfit-{place}", title="How far the points are from the one line")
+    missed = latency.misfit(drawing, key=f"misfit-{place}", title="How far the one line is from the points")
     figures += [missed] if missed is not None else []
     return Section(key="latency" if place == 0 else f"latency-of-{place}", title=key, figures=figures)
 
@@ -112,6 +121,7 @@ def _curve(curve: CurveFit, marks: Sequence[Mark]) -> latency.Curve:
         floor_s=curve.floor_s,
         half_size_bytes=curve.half_size_bytes if not curve.misconfigured else None,
         double_floor_size_bytes=curve.double_floor_size_bytes,
+        written=units.format_size,
         messages=[
             (f"batch {mark.batch}", mark.size_bytes, mark.time_s)
             for mark in marks
@@ -131,13 +141,15 @@ def _modelled(curve: CurveFit, at: Array) -> Array:
 
 
 def _marks(marks: Sequence[Mark]) -> Table:
-    """Return the decode messages as a table."""
+    """Return the decode messages as a table, each with its curve where there are several."""
+    several = len({mark.curve for mark in marks}) > 1
     regime = {True: "latency-bound", False: "bandwidth counts", None: "unknown"}
     return Table(
-        heads=("<curve", "batch", "message", "time", "80 % band", "per step", "<regime"),
+        heads=(*(("<curve",) if several else ()), "batch", "message", "time", "80 % band", "per step", "<regime"),
         rows=[
             (
-                mark.curve, f"{mark.batch}", size(mark.size_bytes), units.format_time(mark.time_s),
+                *((mark.curve,) if several else ()),
+                f"{mark.batch}", size(mark.size_bytes), units.format_time(mark.time_s),
                 f"{units.format_time(mark.low_s)} to {units.format_time(mark.high_s)}",
                 units.format_time(mark.per_token_s), regime[mark.on_floor],
             )

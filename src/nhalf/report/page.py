@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nhalf import units
 from nhalf.catalog import store
 from nhalf.catalog.files import sources
+from nhalf.report import breaking
 from nhalf.report.figures.figure import config, needed
 from nhalf.version import VERSION
 
@@ -113,6 +114,7 @@ def html(page: Page, *, command: str, bundle: str) -> str:
     jinja: Any = needed("jinja2", "jinja2")
     loader = jinja.PackageLoader("nhalf", "report/templates")
     environment = jinja.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"prose": breaking.prose, "code": breaking.code}
     matter, rest = _constants(page.constants)
     text: str = environment.get_template("page.html").render(
         page=page,
@@ -131,7 +133,7 @@ def html(page: Page, *, command: str, bundle: str) -> str:
 
 def _first_sentence(paragraph: str) -> tuple[str, str]:
     """Return the first sentence of a paragraph, which is set in bold, and the rest."""
-    found = re.match(r".+?[.!](?= [A-Z]|$)", paragraph)
+    found = re.match(r".+?[.!](?= [\"A-Z0-9]|$)", paragraph)
     return (found[0], paragraph[found.end() :]) if found else (paragraph, "")
 
 

@@ -32,11 +32,12 @@ _STARS: Final = {"yes": "", "marginal": "?", "no": "!"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a plan was asked for beside its numbers: defaults, warnings, a launch line, and the engines' model name.
+    """What a plan was asked for beside its numbers: the system, defaults, warnings, a launch line, the model's name.
 
     `suggestion` says what would let a layout fit, where none does; it searches, so it is a function.
     """
 
+    system: str
     defaults: Sequence[Default]
     warnings: Sequence[str]
     launched: Launched | None

@@ -11,14 +11,15 @@ from nhalf.decide.launch_lines import lines, switches
 from nhalf.decide.layouts import name
 from nhalf.decide.levers import levers
 from nhalf.decide.regime import crossover
+from nhalf.predict.band import band
 from nhalf.report import verdict as words
 from nhalf.report.figures.pareto import Spot, pareto
 from nhalf.report.figures.regime import regime
-from nhalf.report.figures.stacks import Stack, stacks
 from nhalf.report.page import Card, Code, Constant, Meter, Page, Section
 from nhalf.report.plan import left_out, served
-from nhalf.report.plan_why import token_columns, why
-from nhalf.report.plan_words import GOALS, apart, judgement, rate, rule_of_thumb, verdict
+from nhalf.report.plan_ranking import rankings
+from nhalf.report.plan_why import why
+from nhalf.report.plan_words import apart, defaults_of, judgement, rate, rule_of_thumb, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from nhalf.scenario import Scenario
 
 _MOST_POINTS: Final = 1500
-_SHOWN: Final = 10
-_FEWEST: Final = 3
 _MAPPED: Final = 8
 """Layouts in the regime map: the best one for each number of devices of a replica."""
 
@@ -42,7 +41,6 @@ def page(plans: Sequence[tuple[Plan, Asked]], comparison: str = "") -> Page:
     answered = [(plan, asked, shown) for plan, asked in plans if (shown := plan.chosen or plan.nearest) is not None]
     every = [point for plan, _, _ in answered for point in plan.every()]
     room = (max((p.per_user for p in every), default=1.0), max((p.per_gpu for p in every), default=1.0))
-    longest = _longest([plan for plan, _, _ in answered])
     sections = [
         Section(
             key="pareto",
@@ -54,7 +52,7 @@ def page(plans: Sequence[tuple[Plan, Asked]], comparison: str = "") -> Page:
             key="ranking",
             title="Why this one: what the time goes to in each layout",
             lead=" ".join(_reasons(plan, several=len(plans) > 1) for plan, _, _ in answered),
-            figures=[_ranking(plan, f"ranking-{at}", longest) for at, (plan, _, _) in enumerate(answered)],
+            figures=rankings([plan for plan, _, _ in answered]),
         ),
         Section(
             key="regime",
@@ -80,18 +78,20 @@ def _title(plans: Sequence[tuple[Plan, Asked]], scenarios: Sequence[Scenario]) -
     """Return what the page is about."""
     if not scenarios:
         return "nhalf plan"
-    systems = words.joined(list(dict.fromkeys(each.system.name for each in scenarios)))
+    counts = {plan.gpus for plan, _ in plans}
+    if len(counts) > 1:
+        each = words.joined([f"{plan.gpus} of {asked.system}" for plan, asked in plans])
+        return f"{scenarios[0].transformer.name} on devices: {each}"
+    systems = words.joined([asked.system for _, asked in plans])
     return f"{scenarios[0].transformer.name} on {plans[0][0].gpus} devices of {systems}"
 
 
 def _told(plan: Plan, asked: Asked, *, several: bool) -> list[str]:
     """Return the paragraphs of one plan: the verdict, the judgement of a launch line, pools, the rule of thumb."""
-    shown = plan.chosen or plan.nearest
     found = [verdict(plan), judgement(plan, asked.launched), apart(plan) if plan.wish.pools else ""]
     found.append(" ".join(rule_of_thumb(rule) for rule in plan.rules))
     if several:
-        system = shown.scenario.system.name if shown is not None else ""
-        return [f"{system}: {' '.join(text for text in found if text)}"]
+        return [f"{asked.system}: {' '.join(text for text in found if text)}"]
     return [text[:1].upper() + text[1:] for text in found if text]
 
 
@@ -106,7 +106,12 @@ def _card(plan: Plan, shown: Choice) -> Card:
     """Return the number of one plan."""
     scenario = shown.scenario
     first = shown.ttft_s
-    beside = [f"{units.format_time(shown.tpot_s)} per token, {rate(shown.per_user)} tokens/s per user"]
+    kept = float(scenario.workload.accepted_tokens)
+    ends = " to ".join(units.format_time(end / kept) for end in band(scenario))
+    beside = [
+        f"{units.format_time(shown.tpot_s)} per token, {rate(shown.per_user)} tokens/s per user",
+        f"80 % band of a token {ends}",
+    ]
     if first is not None:
         beside.append(
             f"first token after {units.format_time(first[0])} alone, {units.format_time(first[1])} in a burst"
@@ -163,51 +168,6 @@ def _spot(plan: Plan, row: Choice, *, role: str, front: bool) -> Spot:
         name=name(row.layout), per_user=row.per_user, per_gpu=row.per_gpu, role=role, front=front,  # type: ignore[arg-type]
         meets=row.meets != "no", tips=tuple(tips),
     )  # fmt: skip
-
-
-def _longest(plans: Sequence[Plan]) -> float:
-    """Return the longest bar of all plans [s], so that their axes are one."""
-    every = [(plan, row) for plan in plans for row in _ranked(plan)]
-    return max((sum(token_columns(plan, row).values()) for plan, row in every), default=0.0)
-
-
-def _ranked(plan: Plan) -> list[Choice]:
-    """Return the layouts that are ranked: the best ones, the chosen one among them."""
-    rows = [row for row in plan.rows if row.meets != "no"]
-    # Bars far beyond the limits would press the others flat.
-    rows = (rows if len(rows) >= _FEWEST else list(plan.rows))[:_SHOWN]
-    if plan.chosen is not None and plan.chosen not in rows:
-        rows.append(plan.chosen)
-    return rows
-
-
-def _ranking(plan: Plan, key: str, longest: float) -> Figure:
-    """Return the best layouts, each with the GPU time (or, for one stream, the time) of a token, term by term."""
-    latency, rows = plan.wish.goal == "latency", _ranked(plan)
-    bars = []
-    for row in rows:
-        star = "*" if row.tied else ""
-        bars.append(
-            Stack(
-                name=f"{name(row.layout)}, batch {row.batch}{star}",
-                columns=token_columns(plan, row),
-                label=rate(row.per_user if latency else row.per_gpu),
-                bold=row is plan.chosen,
-                faint=row.meets == "no",
-                tips=(("per token", units.format_time(row.tpot_s)), ("nodes", f"{_nodes(row)}"),
-                      ("within the limits", row.meets)),
-            )
-        )  # fmt: skip
-    what = "time of a token" if latency else "GPU time of a token"
-    note = f"Bold: the chosen one. * cannot be told from it. At the end of a bar: {GOALS[plan.wish.goal]}."
-    if any(row.meets == "no" for row in rows):
-        note += " Pale: beyond the limits."
-    title = f"{rows[0].scenario.system.name}, {plan.gpus} devices"
-    return stacks(bars, key=key, title=title, axis=what, note=note, room=longest)
-
-
-def _nodes(row: Choice) -> int:
-    return row.layout.nodes(row.candidate.scenario.system.fabric)
 
 
 def _map(plan: Plan, key: str) -> Figure:
@@ -271,5 +231,5 @@ def _notes(plans: Sequence[tuple[Plan, Asked]]) -> list[str]:
     for plan, asked in plans:
         found += asked.warnings
         found += left_out(plan)
-        found += [f"{each.flag} {each.value}: {each.reason}" for each in asked.defaults]
+    found += defaults_of([(asked.system, asked.defaults) for _, asked in plans])
     return list(dict.fromkeys(found))

@@ -9,7 +9,7 @@ from nhalf.decide.layouts import name
 from nhalf.decide.option import ANOTHER_STACK
 from nhalf.report.document import envelope
 from nhalf.report.plan_document import body
-from nhalf.report.plan_words import GOALS, apart, judgement, limits, rate, rule_of_thumb, verdict
+from nhalf.report.plan_words import GOALS, apart, defaults_of, judgement, limits, rate, rule_of_thumb, verdict
 from nhalf.report.verdict import joined, percent
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ def write(plans: Sequence[Named], canvas: Canvas) -> None:
             canvas.paragraph(f"  {apart(plan)}", indent="  ")
         for rule in plan.rules:
             canvas.paragraph(f"  {rule_of_thumb(rule)}", indent="  ")
-    defaults = dict.fromkeys(
-        f"{each.flag} {each.value}: {each.reason}" for _, _, asked in plans for each in asked.defaults
-    )
+    defaults = defaults_of([(system, asked.defaults) for system, _, asked in plans])
     if defaults:
         canvas.heading("Defaults taken")
         for text in defaults:
@@ -109,8 +107,9 @@ def _column(plan: Plan) -> dict[str, str]:
     """Return the properties of the layout that is shown of one plan."""
     row = plan.chosen or plan.nearest
     if row is None:
-        return {"layout": "none fits"}
+        return {"devices": str(plan.gpus), "layout": "none fits"}
     found = {
+        "devices": str(plan.gpus),
         "layout": name(row.layout) + {"yes": "", "marginal": "?", "no": "!"}[row.meets],
         "batch": str(row.batch),
         "TPOT": units.format_time(row.tpot_s),

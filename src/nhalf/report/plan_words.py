@@ -14,8 +14,11 @@ from nhalf.report.verdict import WORDS, joined, percent
 from nhalf.report.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nhalf.decide.candidates import Choice
     from nhalf.decide.search import Plan, Rule
+    from nhalf.loading import Default
     from nhalf.loading.launch import Launched
 
 GOALS: Final = {"tokens-per-gpu": "tokens/s per GPU", "latency": "tokens/s per user", "cost": "tokens per dollar"}
@@ -40,6 +43,17 @@ def verdict(plan: Plan) -> str:
     if chosen.meets == "marginal":
         text += f" {_marginal(plan, chosen)}"
     return text
+
+
+def defaults_of(taken: Sequence[tuple[str, Sequence[Default]]]) -> list[str]:
+    """Return the defaults of systems, each once; what was not taken for all of them says for which it was."""
+    systems: dict[str, list[str]] = {}
+    for system, defaults in taken:
+        for each in defaults:
+            systems.setdefault(f"{each.flag} {each.value}: {each.reason}", []).append(system)
+    return [
+        text if len(named) == len(taken) else f"on {joined(named)}: {text}" for text, named in systems.items()
+    ]  # fmt: skip
 
 
 def limits(plan: Plan) -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
-from nhalf.decide.collective import planner
+from nhalf.decide.choice import planner
 from nhalf.report.document import datum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nhalf.citation import Datum
-    from nhalf.decide.collective import Choice, Question
+    from nhalf.decide.choice import Choice
+    from nhalf.decide.question import Question
 
 LEVEL: Final = 0.95
 """What the interval of a plan is read as: the tuner's factor is an input, and those of inputs are of 95 %."""

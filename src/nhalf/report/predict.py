@@ -12,8 +12,9 @@ import numpy as np
 
 from nhalf import units
 from nhalf.loading.case_assumptions import assumptions
+from nhalf.predict import incast
 from nhalf.report.document import envelope
-from nhalf.report.words import counted
+from nhalf.report.words import INCAST, counted
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
@@ -69,6 +70,9 @@ def write(found: Predictions, canvas: Canvas, *, output: str) -> None:
         words = Counter(word for word in found.binding if word)
         canvas.heading("What binds")
         canvas.table(["<largest part", "rows"], [[word, str(rows)] for word, rows in words.most_common()])
+    for doubt in doubts(found):
+        canvas.heading("Doubtful")
+        canvas.paragraph(f"  {doubt}", indent="    ")
     assumed = assumptions(found.cases)
     if assumed:
         canvas.heading("Assumed where the table does not say")
@@ -90,6 +94,12 @@ def write(found: Predictions, canvas: Canvas, *, output: str) -> None:
     canvas.paragraph(f"  nhalf validate {path}" if measured else f"  column predicted_tpot_s of {output}")
 
 
+def doubts(found: Predictions) -> list[str]:
+    """Return what no time holds and may happen, with the number of rows that it may happen to."""
+    rows = sum(len(group.rows) for group in found.cases.groups if incast.possible(group.scenario))
+    return [f"{counted(rows)}: {INCAST}."] if rows else []
+
+
 def document(found: Predictions) -> dict[str, Any]:
     """Return the document: one entry for each row."""
     rows = [
@@ -109,7 +119,7 @@ def document(found: Predictions) -> dict[str, Any]:
         {"column": each.column, "value": each.value, "rows": each.rows, "reason": each.reason}
         for each in assumptions(found.cases)
     ]
-    return envelope("predict", {"rows": rows, "assumed": assumed})
+    return envelope("predict", {"rows": rows, "assumed": assumed, "doubts": doubts(found)})
 
 
 def _number(value: float) -> float | None:

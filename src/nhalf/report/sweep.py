@@ -10,12 +10,14 @@ from nhalf import units
 from nhalf.collective import Op
 from nhalf.decide.grid import FITS, ROWS
 from nhalf.decide.regime import BINDING
+from nhalf.decide.slices import idle, names
 from nhalf.loading.axes import WORKLOAD
 from nhalf.loading.changes import unit_of
 from nhalf.predict.communication import is_measured
 from nhalf.predict.step import COLUMNS
 from nhalf.report.document import envelope
 from nhalf.report.sweep_file import Coded
+from nhalf.report.verdict import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,14 +95,16 @@ def _told(scenario: Scenario) -> dict[str, str | int | None]:
 
 def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas, *, file: str) -> None:
     """Write what a sweep says as a whole."""
-    canvas.paragraph(verdict(tally), bold=True)
+    canvas.paragraph(verdict(grid, tally), bold=True)
     if tally.best is not None:
-        canvas.paragraph(f"{units.format_time(tally.best.step_s)} per step ({_axes(tally.best)})")
-    if len(tally.best_by) > 1:
-        first = (*grid.outer, *(axis.name for axis in grid.inner))[0]
+        named = _axes(grid, tally.best)
+        canvas.paragraph(f"{units.format_time(tally.best.step_s)} per step{f' ({named})' if named else ''}")
+    if len({point.step_s for point in tally.best_by.values()}) > 1:
+        first = names(grid)[0]
         canvas.heading(f"The fastest that fits, by {first}")
-        rows = [_row(first, value, point) for value, point in list(tally.best_by.items())[:_SHOWN]]
-        canvas.table([first, "step", "tok/s", "<binds", "<with"], rows)
+        rows = [_row(grid, first, value, point) for value, point in list(tally.best_by.items())[:_SHOWN]]
+        heads = [first, "step", "tok/s", "<binds", *(["<with"] if any(row[-1] for row in rows) else [])]
+        canvas.table(heads, [row[: len(heads)] for row in rows])
         if len(tally.best_by) > _SHOWN:
             canvas.paragraph(f"{len(tally.best_by) - _SHOWN} more in the file.", indent="  ")
     if tally.reasons:
@@ -115,8 +119,8 @@ def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas,
     canvas.paragraph(f"  {_reading(file)}", indent="    ")
 
 
-def verdict(tally: Tally) -> str:
-    """Return the verdict: how many points, and which is fastest."""
+def verdict(grid: Grid, tally: Tally) -> str:
+    """Return the verdict: how many points, which is fastest, and which axes make no difference there."""
     text = f"{tally.points} points"
     if tally.points > tally.legal:
         text += f", {tally.points - tally.legal} not legal"
@@ -124,12 +128,23 @@ def verdict(tally: Tally) -> str:
         text += f", {tally.legal - tally.fitting} do not fit in memory"
     if tally.best is None:
         return f"{text}; none is left."
-    return f"{text}; the fastest is {_axes(tally.best)}, and {tally.best.binding} binds it."
+    still = idle(grid, tally.best.axes)
+    named, binding = _axes(grid, tally.best), tally.best.binding
+    if not named:
+        return f"{text}; {joined(still)} {_changes(still)} nothing at the fastest, and what binds it is {binding}."
+    text += f"; the fastest is {named}, and what binds it is {binding}."
+    return f"{text} There {joined(still)} {_changes(still)} nothing." if still else text
 
 
-def _axes(point: Point) -> str:
-    """Return the axes of a point in words."""
-    return ", ".join(f"{name}={shown(name, value)}" for name, value in point.axes.items())
+def _changes(axes: Sequence[str]) -> str:
+    """Return the verb for so many axes."""
+    return "changes" if len(axes) == 1 else "change"
+
+
+def _axes(grid: Grid, point: Point) -> str:
+    """Return the axes of a point in words, without those that change nothing there."""
+    still = idle(grid, point.axes)
+    return ", ".join(f"{name}={shown(name, value)}" for name, value in point.axes.items() if name not in still)
 
 
 def shown(name: str, value: str | float) -> str:
@@ -137,9 +152,10 @@ def shown(name: str, value: str | float) -> str:
     return value if isinstance(value, str) else units.format_value(float(value), unit_of(name)).replace(" ", "")
 
 
-def _row(first: str, value: str | float, point: Point) -> list[str]:
+def _row(grid: Grid, first: str, value: str | float, point: Point) -> list[str]:
     """Return the row of the fastest point of one value of the first axis."""
-    others = {name: other for name, other in point.axes.items() if name != first}
+    still = idle(grid, point.axes)
+    others = {name: other for name, other in point.axes.items() if name not in (first, *still)}
     rest = ", ".join(f"{name.rpartition('.')[2]}={shown(name, other)}" for name, other in others.items())
     rate = units.format_number(float(f"{1 / point.step_s:.3g}"))
     return [shown(first, value), units.format_time(point.step_s), rate, point.binding, rest]
@@ -158,19 +174,22 @@ def document(grid: Grid, tally: Tally, file: str) -> dict[str, Any]:
     return envelope(
         "sweep",
         {
-            "verdict": verdict(tally),
+            "verdict": verdict(grid, tally),
             "file": file or None,
-            "axes": [*grid.outer, *(axis.name for axis in grid.inner)],
+            "axes": names(grid),
             "points": tally.points,
             "legal": tally.legal,
             "fitting": tally.fitting,
             "reasons": [{"reason": reason, "points": count} for reason, count in tally.reasons.items()],
-            "best": _point(tally.best) if tally.best else None,
-            "best_by_first_axis": [_point(point) for point in tally.best_by.values()],
+            "best": _point(grid, tally.best) if tally.best else None,
+            "best_by_first_axis": [_point(grid, point) for point in tally.best_by.values()],
         },
     )
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _point(grid: Grid, point: Point) -> dict[str, Any]:
     """Return a point."""
-    return {**point.axes, "step_s": point.step_s, "tokens_per_s_per_user": 1 / point.step_s, "binding": point.binding}
+    return {
+        **point.axes, "step_s": point.step_s, "tokens_per_s_per_user": 1 / point.step_s, "binding": point.binding,
+        "axes_without_effect": idle(grid, point.axes),
+    }  # fmt: skip

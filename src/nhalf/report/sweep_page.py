@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.decide.elasticity import elasticities
-from nhalf.decide.slices import centre, cut, names, scenario, values
+from nhalf.decide.slices import centre, cut, idle, names, scenario, values
 from nhalf.loading.changes import unit_of
 from nhalf.report import verdict
 from nhalf.report.figures.figure import COLUMNS
@@ -69,8 +69,8 @@ def page(grid: Grid, tally: Tally, defaults: Sequence[Default], *, warnings: Seq
     over = verdict.joined([short(name) for name in varied or names(grid)])
     return Page(
         title=f"A sweep of {base.transformer.name if base is not None else 'nothing'} over {over}",
-        verdict=[of_tally(tally)],
-        cards=_cards(tally, at),
+        verdict=[of_tally(grid, tally)],
+        cards=_cards(grid, tally),
         sections=[section for section in sections if section.figures or section.table],
         constants=[
             Constant(path=path, datum=datum, share=shares.get(path))
@@ -102,13 +102,15 @@ def _through(tally: Tally, at: Mapping[str, Value]) -> str:
     return f"Through the {what}: {point}."
 
 
-def _cards(tally: Tally, at: Mapping[str, Value]) -> list[Card]:
-    """Return the number of the sweep, if there is one."""
+def _cards(grid: Grid, tally: Tally) -> list[Card]:
+    """Return the number of the sweep, if there is one, by the axes that make it."""
     if tally.best is None:
         return []
+    still = idle(grid, tally.best.axes)
+    moving = {name: value for name, value in tally.best.axes.items() if name not in still}
     return [
         Card(
-            label=", ".join(f"{short(name)} {_value(name, value)}" for name, value in at.items()),
+            label=", ".join(f"{short(name)} {_value(name, value)}" for name, value in moving.items()) or "Step",
             number=f"{units.format_time(tally.best.step_s)} per step",
             beside=(f"the fastest of {tally.fitting} points that fit, bound by {tally.best.binding}",),
         )

@@ -125,10 +125,10 @@ class GroupedQueryAttention(Attention):
         rest = vectors(biases + self.norm_elements + (self.heads if self.sinks else 0))
         name, cached = "attention", "attention keys and values"
         return (
-            Matrix(module="self_attn.q_proj", group=name, parameters=queries * hidden_size),
+            Matrix(module="self_attn.q_proj", group=name, parameters=queries * hidden_size, inputs=1),
             Matrix(module="self_attn.k_proj", group=cached, parameters=keys * hidden_size, pieces=self.kv_heads),
             Matrix(module="self_attn.v_proj", group=cached, parameters=values * hidden_size, pieces=self.kv_heads),
-            Matrix(module="self_attn.o_proj", group=name, parameters=out * hidden_size),
+            Matrix(module="self_attn.o_proj", group=name, parameters=out * hidden_size, inputs=1),
             rest,
         )
 

@@ -20,7 +20,10 @@ class GatedFeedForward:
         names = ("gate_proj", "up_proj", "down_proj") if self.gated else ("up_proj", "down_proj")
         size = hidden_size * self.intermediate_size
         biases = (len(names) - 1) * self.intermediate_size + hidden_size if self.biased else 0
-        projections = tuple(Matrix(module=f"{module}.{name}", group=group, parameters=size) for name in names)
+        projections = tuple(
+            Matrix(module=f"{module}.{name}", group=group, parameters=size, inputs=int(name in (names[0], names[-1])))
+            for name in names
+        )
         return (*projections, vectors(biases)) if biases else projections
 
     def parameters(self, hidden_size: int) -> int:
@@ -93,7 +96,13 @@ class ExpertFeedForward:
             found += self.shared.matrices(hidden_size, module="mlp.shared_experts", group="shared expert")
         if self.latent_size:
             found += [
-                Matrix(module=f"mlp.{name}", group="latent projections", parameters=hidden_size * width, split="none")
+                Matrix(
+                    module=f"mlp.{name}",
+                    group="latent projections",
+                    parameters=hidden_size * width,
+                    split="none",
+                    inputs=1,
+                )
                 for name in ("fc1_latent_proj", "fc2_latent_proj")
             ]
         rest = self.experts * (int(self.corrected) + int(self.router_biased)) + (hidden_size if self.shared_gate else 0)

@@ -58,13 +58,15 @@ class LatentAttention(Attention):
         if self.query_rank is None:
             size = self.heads * key_dim * hidden_size
             query: tuple[Matrix, ...] = (
-                Matrix(module="self_attn.q_proj", group=up, parameters=size, narrowest_bits=8),
+                Matrix(module="self_attn.q_proj", group=up, parameters=size, narrowest_bits=8, inputs=1),
             )
         else:
             size, wide = hidden_size * self.query_rank, self.query_rank * self.heads * key_dim
             query = (
-                Matrix(module="self_attn.q_a_proj", group=down, parameters=size, split="none", narrowest_bits=8),
-                Matrix(module="self_attn.q_b_proj", group=up, parameters=wide, narrowest_bits=8),
+                Matrix(
+                    module="self_attn.q_a_proj", group=down, parameters=size, split="none", narrowest_bits=8, inputs=1
+                ),
+                Matrix(module="self_attn.q_b_proj", group=up, parameters=wide, narrowest_bits=8, inputs=1),
             )
         size, wide = hidden_size * stored, self.latent * self.heads * (self.nope_dim + self.value_dim)
         biases = (self.query_rank or 0) + stored + hidden_size if self.biased else 0
@@ -72,7 +74,12 @@ class LatentAttention(Attention):
             *query,
             Matrix(module="self_attn.kv_a_proj_with_mqa", group=down, parameters=size, split="none", narrowest_bits=8),
             Matrix(module="self_attn.kv_b_proj", group=up, parameters=wide, narrowest_bits=8),
-            Matrix(module="self_attn.o_proj", group="attention", parameters=self.heads * self.value_dim * hidden_size),
+            Matrix(
+                module="self_attn.o_proj",
+                group="attention",
+                parameters=self.heads * self.value_dim * hidden_size,
+                inputs=1,
+            ),
             vectors((self.query_rank or 0) + self.latent + biases),
             *self._index_matrices(hidden_size),
         )

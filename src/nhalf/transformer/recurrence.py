@@ -47,11 +47,11 @@ class LinearAttention(Attention):
         name, inner = "linear attention", self.heads * self.value_dim
         rates, convolved = 2 * self.heads * hidden_size, self._channels * self.kernel
         return (
-            Matrix(module="linear_attn.in_proj_qkv", group=name, parameters=self._channels * hidden_size),
+            Matrix(module="linear_attn.in_proj_qkv", group=name, parameters=self._channels * hidden_size, inputs=1),
             Matrix(module="linear_attn.in_proj_z", group=name, parameters=inner * hidden_size),
             Matrix(module="linear_attn.in_proj_ba", group=name, parameters=rates, narrowest_bits=UNQUANTISED),
             Matrix(module="linear_attn.conv1d", group=name, parameters=convolved, narrowest_bits=UNQUANTISED),
-            Matrix(module="linear_attn.out_proj", group=name, parameters=inner * hidden_size),
+            Matrix(module="linear_attn.out_proj", group=name, parameters=inner * hidden_size, inputs=1),
             vectors(2 * self.heads + self.value_dim),
         )
 
@@ -122,10 +122,10 @@ class StateSpace(Attention):
         wide = (2 * self._inner + self.heads) * hidden_size
         shared, convolved = self._shared * hidden_size, (self._inner + self._shared) * taps
         return (
-            Matrix(module="mamba.in_proj", group=name, parameters=wide),
+            Matrix(module="mamba.in_proj", group=name, parameters=wide, inputs=1),
             Matrix(module="mamba.in_proj", group=grouped, parameters=shared, pieces=self.groups),
             Matrix(module="mamba.conv1d", group=name, parameters=convolved, narrowest_bits=UNQUANTISED),
-            Matrix(module="mamba.out_proj", group=name, parameters=self._inner * hidden_size),
+            Matrix(module="mamba.out_proj", group=name, parameters=self._inner * hidden_size, inputs=1),
             vectors(3 * self.heads + self._inner + biases),
         )
 

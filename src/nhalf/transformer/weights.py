@@ -36,7 +36,8 @@ class WeightGroup:
 
     `scale_bytes` are the bytes per parameter [bytes] of scales beyond those that `WEIGHT_BYTES` includes. `pieces` is
     the most parts that a `tensor` group can be cut into (key-value heads); further ranks hold copies. `narrowest_bits`
-    is the narrowest format that quantisers give the group unless they are told to.
+    is the narrowest format that quantisers give the group unless they are told to. `inputs` counts the activations that
+    its products read, over all layers: what is brought to the dtype of the weights first where products run in it.
     """
 
     name: str
@@ -47,6 +48,7 @@ class WeightGroup:
     scale_bytes: float = 0.0
     pieces: int | None = None
     narrowest_bits: int = UNQUANTISED
+    inputs: int = 0
 
     @property
     def bytes_per_parameter(self) -> float:
@@ -69,7 +71,8 @@ class Matrix(NamedTuple):
     """One weight matrix of one layer (or the vectors of a block), by the name its module has inside the layer.
 
     Modules are called as in the Llama and DeepSeek code; a family that calls them differently says so (see `Naming`).
-    The remaining fields are those of `WeightGroup`; `group` is its name.
+    The remaining fields are those of `WeightGroup`; `group` is its name. `inputs` is 0 for a matrix that reads what one
+    before it reads: keys and values what the queries read, an up projection what its gate reads.
     """
 
     module: str
@@ -79,6 +82,7 @@ class Matrix(NamedTuple):
     read: Read = "step"
     pieces: int | None = None
     narrowest_bits: int = 4
+    inputs: int = 0
 
 
 class Format(NamedTuple):
@@ -96,11 +100,13 @@ def vectors(parameters: int) -> Matrix:
 def gathered(matrices: Iterable[tuple[Matrix, Format]]) -> tuple[WeightGroup, ...]:
     """Return the groups of matrices that are alike in everything but their module, in the order they first come."""
     totals: dict[tuple[object, ...], float] = {}
+    inputs: dict[tuple[object, ...], int] = {}
     first: dict[tuple[object, ...], tuple[Matrix, Format]] = {}
     for matrix, form in matrices:
         key = (matrix.group, matrix.split, matrix.read, matrix.pieces, matrix.narrowest_bits, form)
         first.setdefault(key, (matrix, form))
         totals[key] = totals.get(key, 0.0) + matrix.parameters
+        inputs[key] = inputs.get(key, 0) + matrix.inputs
     return tuple(
         WeightGroup(
             name=matrix.group,
@@ -111,6 +117,7 @@ def gathered(matrices: Iterable[tuple[Matrix, Format]]) -> tuple[WeightGroup, ..
             scale_bytes=form.scale_bytes,
             pieces=matrix.pieces,
             narrowest_bits=matrix.narrowest_bits,
+            inputs=inputs[key],
         )
         for key, (matrix, form) in first.items()
         if totals[key]

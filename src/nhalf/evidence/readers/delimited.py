@@ -65,10 +65,13 @@ class _Rows:
 
 
 def split(text: str, separator: str) -> list[str]:
-    """Return the cells of one row."""
+    """Return the cells of one row, none where a cell is longer than any of a table: it is another kind of text."""
     if '"' not in text:
         return text.split(separator)
-    return next(csv.reader([text], delimiter=separator, skipinitialspace=True), [])
+    try:
+        return next(csv.reader([text], delimiter=separator, skipinitialspace=True), [])
+    except csv.Error:
+        return []
 
 
 def _find_header(lines: Iterator[Line], source: str) -> tuple[frame.Columns | None, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError
@@ -13,7 +14,6 @@ from nhalf.evidence.table import Skipped, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from nhalf.evidence.readers.protocol import Reader
 
@@ -26,11 +26,49 @@ def read(source: str | Path | Iterable[str | Path], format: str | None = None) -
 
     Raises InputError when a file cannot be read, or a file that was named is in no known format.
     """
+    tables, refused = read_each(source, format)
+    if refused:
+        raise refused[0]
+    return tables
+
+
+def read_each(
+    source: str | Path | Iterable[str | Path],
+    format: str | None = None,  # noqa: A002 - the flag's name
+) -> tuple[list[Table], list[InputError]]:
+    """Return the tables of logs, and an error for each file that cannot be read.
+
+    The tables hold one without rows for each such file, which says why in `skipped`.
+
+    Raises InputError when there is no format of that name, or nothing is given.
+    """
     chosen = named(format) if format else None
     tables: list[Table] = []
-    for one, in_folder in sources(source):
-        tables.extend(_read_one(one, chosen, in_folder=in_folder))
-    return tables
+    refused: list[InputError] = []
+    several = [source] if isinstance(source, str | Path) else list(source)
+    if not several:
+        raise InputError("no log is given", allowed="files, folders, or - for standard input")
+    for given in several:
+        try:
+            files = sources(given)
+        except InputError as error:
+            tables.append(_without_rows(str(given), error))
+            refused.append(error)
+            continue
+        for one, in_folder in files:
+            try:
+                tables.extend(_read_one(one, chosen, in_folder=in_folder))
+            except InputError as error:
+                tables.append(_without_rows(one.name, error))
+                refused.append(error)
+    return tables, refused
+
+
+def _without_rows(name: str, error: InputError) -> Table:
+    """Return the table of a file that cannot be read, with the line where that shows, as far as the error has one."""
+    line = error.where.removeprefix(f"{name}:")
+    skipped = Skipped(file=name, line=int(line) if line.isdecimal() else 0, why=error.what)
+    return Table(file=name, tool="", skipped=(skipped,))
 
 
 def _read_one(source: Source, chosen: Reader | None, *, in_folder: bool) -> list[Table]:

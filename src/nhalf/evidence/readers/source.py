@@ -18,7 +18,7 @@ from nhalf.errors import InputError
 from nhalf.evidence.readers.protocol import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 STDIN: Final = "-"
 _GZIP: Final = b"\x1f\x8b"
@@ -105,24 +105,13 @@ class Source:
             raise _unreadable(self.name, error.strerror or str(error)) from error
 
 
-def sources(given: str | Path | Iterable[str | Path]) -> list[tuple[Source, bool]]:
+def sources(given: str | Path) -> list[tuple[Source, bool]]:
     """Return the files that are meant, each with whether it was found by looking into a folder.
 
-    `given` is a path, a folder (looked through to its depth, hidden files left out), `-` for standard input, or
-    several of them.
+    `given` is a path, a folder (looked through to its depth, hidden files left out), or `-` for standard input.
 
-    Raises InputError when a path does not exist, a folder holds no file, or nothing is given.
+    Raises InputError when the path does not exist, or the folder holds no file.
     """
-    several = [given] if isinstance(given, str | Path) else list(given)
-    if not several:
-        raise InputError("no log is given", allowed="files, folders, or - for standard input")
-    found: list[tuple[Source, bool]] = []
-    for one in several:
-        found.extend(_expand(one))
-    return found
-
-
-def _expand(given: str | Path) -> list[tuple[Source, bool]]:
     if str(given) == STDIN:
         return [(_streamed("standard input", sys.stdin.buffer), False)]
     path = Path(given)

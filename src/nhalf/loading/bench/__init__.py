@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError
 from nhalf.loading.bench import block, perf, serving
+from nhalf.loading.case_columns import DEGREES, NAMES, NUMBERS
 from nhalf.loading.case_defaults import check
 from nhalf.loading.case_table import Table, read_table
-from nhalf.loading.cases import DEGREES, NAMES, NUMBERS
 from nhalf.loading.files import read_text
 
 if TYPE_CHECKING:

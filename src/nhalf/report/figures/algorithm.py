@@ -11,7 +11,9 @@ from nhalf.report.figures.figure import GREY, ORANGE, PALETTE, VERMILION, Figure
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.decide.collective import Choice, Flip, Question, Row
+    from nhalf.decide.choice import Choice
+    from nhalf.decide.collective import Flip, Row
+    from nhalf.decide.question import Question
 
 _HEIGHT: Final = 300
 _COLOURS: Final = PALETTE[:-1]

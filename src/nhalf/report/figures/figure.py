@@ -36,6 +36,8 @@ WIDE: Final = 560
 """The width of a figure that stands alone [pixels]; on a page it takes the room that there is."""
 _NARROW: Final = 2.3
 """Powers of ten on an axis up to which it has labels between them."""
+_ROOMY: Final = 28
+"""Pixels of a column that hold three digits and a point of ordinary size, with room on both sides."""
 _DARK: Final = 0.179
 """The luminance below which white stands out more than black (equal contrast by WCAG's definition)."""
 
@@ -154,6 +156,11 @@ def on(colour: str) -> str:
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]  # noqa: PLR2004  of sRGB
     luminance = sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
     return "#FFFFFF" if luminance < _DARK else "#000000"
+
+
+def numbers(columns: int) -> Any:  # noqa: ANN401  an altair expression
+    """Return the size of the numbers in the cells of a map of so many columns: smaller where these are narrow."""
+    return altair().expr(f"width < {_ROOMY * columns} ? 9.5 : 10.5")
 
 
 def size(size_bytes: float) -> str:

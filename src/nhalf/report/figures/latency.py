@@ -13,7 +13,7 @@ from nhalf.report.figures import figure
 from nhalf.report.figures.figure import BLUE, GREY, ORANGE, VERMILION, Figure, altair, data
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nhalf.breakdown import Array
 
@@ -28,7 +28,7 @@ class Curve:
 
     `latency_s` [s] and `bandwidth_bytes_per_s` [bytes/s] are those of the one line through it; `floor_s` [s] the time
     of the smallest messages. `messages` are names, sizes [bytes] and times [s] of messages to mark on it. What is None
-    is unknown and not drawn.
+    is unknown and not drawn. `written` returns a size as the text beside the drawing has it.
     """
 
     sizes_bytes: Array
@@ -42,6 +42,7 @@ class Curve:
     half_size_bytes: float | None = None
     double_floor_size_bytes: float | None = None
     messages: Sequence[tuple[str, float, float]] = ()
+    written: Callable[[float], str] = figure.size
 
     @property
     def size_range(self) -> tuple[float, float]:
@@ -86,7 +87,7 @@ def _line(curve: Curve) -> Any:  # noqa: ANN401  an altair chart
         {
             "size_bytes": size,
             "time_s": time,
-            "size": figure.size(size),
+            "size": curve.written(size),
             "time": units.format_time(time),
             "as": curve.kind,
         }
@@ -104,7 +105,7 @@ def _points(curve: Curve) -> list[Any]:
         {
             "size_bytes": size,
             "time_s": time,
-            "size": figure.size(size),
+            "size": curve.written(size),
             "time": units.format_time(time),
             "as": "measured",
         }
@@ -159,7 +160,7 @@ def _marks(curve: Curve) -> list[Any]:
     x = figure.size_axis("size_bytes", low=low, high=high)
     found = []
     for name, size, colour, at in inside:
-        base = altair().Chart(data([{"size_bytes": size, "label": f"{name} {figure.size(size)}"}]))
+        base = altair().Chart(data([{"size_bytes": size, "label": f"{name} {curve.written(size)}"}]))
         base = base.encode(x=x, tooltip=figure.tips("label"))
         # The names stand outside of the two lines, unless the edge is near.
         part = math.log(size / low) / math.log(high / low)
@@ -180,7 +181,7 @@ def _messages(curve: Curve) -> list[Any]:
             "size_bytes": size,
             "time_s": time,
             "label": name,
-            "message": figure.size(size),
+            "message": curve.written(size),
             "time": units.format_time(time),
         }
         for name, size, time in curve.messages
@@ -210,30 +211,30 @@ def _text(curve: Curve, title: str) -> str:
     if curve.bandwidth_bytes_per_s is not None and np.isfinite(curve.bandwidth_bytes_per_s):
         facts.append(f"the ceiling {units.format_bandwidth(curve.bandwidth_bytes_per_s)}")
     if curve.half_size_bytes is not None:
-        facts.append(f"n_1/2 of one line is {figure.size(curve.half_size_bytes)}")
+        facts.append(f"n_1/2 of one line is {curve.written(curve.half_size_bytes)}")
     if curve.double_floor_size_bytes is not None and np.isfinite(curve.double_floor_size_bytes):
-        facts.append(f"the floor is doubled at {figure.size(curve.double_floor_size_bytes)}")
-    facts += [f"{name}: {figure.size(size)} takes {units.format_time(time)}" for name, size, time in curve.messages]
+        facts.append(f"the floor is doubled at {curve.written(curve.double_floor_size_bytes)}")
+    facts += [f"{name}: {curve.written(size)} takes {units.format_time(time)}" for name, size, time in curve.messages]
     return f"Time against message size, {title}: {'; '.join(facts)}."
 
 
 def misfit(curve: Curve, *, key: str, title: str) -> Figure | None:
-    """Return by how much the points miss the one line, which is shown and never hidden; None without points or line."""
+    """Return by how much the one line misses the points, which is always shown; None without points or line."""
     rate = curve.bandwidth_bytes_per_s
     if not curve.points or curve.latency_s is None or rate is None:
         return None
     rows = [
         {
-            "size_bytes": size, "miss": time / (curve.latency_s + size / rate) - 1, "size": figure.size(size),
-            "point against line": f"{100 * (time / (curve.latency_s + size / rate) - 1):+.1f} %",
+            "size_bytes": size, "miss": (curve.latency_s + size / rate) / time - 1, "size": curve.written(size),
+            "line against point": f"{100 * ((curve.latency_s + size / rate) / time - 1):+.1f} %",
         }
         for size, time in curve.points
     ]  # fmt: skip
     alt = altair()
     low, high = curve.size_range
-    y = alt.Y("miss:Q", title="point / line - 1", axis=alt.Axis(format="+.0%", tickCount=5))
+    y = alt.Y("miss:Q", title="line / point - 1", axis=alt.Axis(format="+.0%", tickCount=5))
     base = alt.Chart(data(rows)).encode(
-        x=figure.size_axis("size_bytes", low=low, high=high), y=y, tooltip=figure.tips("size", "point against line")
+        x=figure.size_axis("size_bytes", low=low, high=high), y=y, tooltip=figure.tips("size", "line against point")
     )
     zero = alt.Chart(data([{"miss": 0.0}])).mark_rule(opacity=0.6, aria=False).encode(y=alt.Y("miss:Q"))
     stems = base.mark_rule(color=VERMILION, aria=False).encode(y2=alt.datum(0))
@@ -241,8 +242,8 @@ def misfit(curve: Curve, *, key: str, title: str) -> Figure | None:
     return Figure(
         key=key,
         title=title,
-        text="How far each point is from the line: "
-        + "; ".join(f"{row['size']} {row['point against line']}" for row in rows),
+        text="How far the line is from each point: "
+        + "; ".join(f"{row['size']} {row['line against point']}" for row in rows),
         chart=alt.layer(zero, stems, dots).properties(width="container", height=120),
         rows=[{"size_bytes": row["size_bytes"], "miss": row["miss"]} for row in rows],
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,6 +16,7 @@ from nhalf.predict.memory import needed, usable_bytes
 from nhalf.predict.prefill import predicted
 from nhalf.report import verdict
 from nhalf.report.figures import figure
+from nhalf.report.figures.contours import contours, levels
 from nhalf.report.figures.figure import COLUMNS, Figure, altair, data
 
 if TYPE_CHECKING:
@@ -24,9 +27,8 @@ if TYPE_CHECKING:
 BATCHES: Final = tuple(2**power for power in range(11))
 _CELL: Final = 34
 _PALE: Final = 0.25
-_LEVELS: Final = tuple(float(f"{step}e{power}") for power in range(-1, 5) for step in (1, 2, 5))
-"""The tokens per second of a user at which contours are drawn: 1, 2 and 5 of each power of ten."""
-_MOST_LEVELS: Final = 6
+_LETTERS: Final = 13
+"""Letters of a layout's name in one line beside the map; longer names take more lines."""
 _COLOURS: Final = {BINDING[name]: colour for name, (_, colour) in COLUMNS.items()}
 
 
@@ -35,15 +37,16 @@ def regime(layouts: Mapping[str, Scenario], turns: Mapping[str, float], *, key: 
 
     `turns` is the batch from which on the bytes of a layout's all-reduce count; a triangle in the map marks it.
     """
-    cells = [cell for name, scenario in layouts.items() for cell in _cells(name, scenario)]
+    rows = [_cells(name, scenario) for name, scenario in layouts.items()]
+    cells = [cell for row in rows for cell in row]
     alt = altair()
-    last = len(BATCHES) - 1
+    first, last = min(cell["doubling"] for cell in cells), len(BATCHES) - 1
     x = alt.X(
-        "from_doubling:Q", title="batch", scale=alt.Scale(domain=[-0.5, last + 0.5], nice=False),
-        axis=alt.Axis(values=list(range(last + 1)), labelExpr="format(pow(2, datum.value), 'd')", grid=False,
+        "from_doubling:Q", title="batch", scale=alt.Scale(domain=[first - 0.5, last + 0.5], nice=False),
+        axis=alt.Axis(values=list(range(first, last + 1)), labelExpr="format(pow(2, datum.value), 'd')", grid=False,
                       labelOverlap=False),
     )  # fmt: skip
-    y = alt.Y("layout:N", sort=list(layouts), title=None, axis=alt.Axis(grid=False, labelLimit=120))
+    y = _layouts(list(layouts))
     words = list(dict.fromkeys(cell["binds"] for cell in cells))
     colour = alt.Color(
         "binds:N", scale=alt.Scale(domain=words, range=[_COLOURS[word] for word in words]),
@@ -67,23 +70,33 @@ def regime(layouts: Mapping[str, Scenario], turns: Mapping[str, float], *, key: 
         tooltip=shown,
     )  # fmt: skip
     # The numbers lie on top of the boxes, and are pointed at like them.
-    rates = base.mark_text(aria=False, fontSize=10.5, dy=4).encode(
+    rates = base.mark_text(aria=False, fontSize=figure.numbers(last + 1 - first)).encode(
         x=alt.X("doubling:Q"), text=alt.Text("rate:N"), color=alt.Color("ink:N", scale=None), tooltip=shown
     )
-    marks, levels = _marks(turns, y), _levels(cells)
-    chart = alt.layer(boxes, *_contours(cells, levels, y), rates, *marks)
+    height = max(_CELL * len(layouts), 2 * _CELL)
+    band = height / len(layouts)
+    marks, at = _marks(turns, y, band), levels([cell["tokens_per_s_per_user"] for cell in cells])
+    chart = alt.layer(boxes, *contours(rows, at, y, band), rates, *marks)
     return Figure(
         key=key,
         title=title,
         text=_text(cells),
         note="In each cell: tokens/s per user."
-        + (f" Strokes: where it falls below {', '.join(verdict.count(each) for each in levels)}." if levels else "")
+        + (f" Lines: where it falls below {', '.join(verdict.count(each) for each in at)}." if at else "")
         + " Pale: does not fit in memory."
-        + (" Empty: fewer sequences than attention groups." if len(cells) < len(layouts) * len(BATCHES) else "")
+        + (" Empty: fewer sequences than attention groups." if len({len(row) for row in rows}) > 1 else "")
         + (" Triangle: from this batch on an all-reduce takes twice its floor, so its bytes count." if marks else ""),
-        chart=chart.properties(width="container", height=max(_CELL * len(layouts), 2 * _CELL)),
+        chart=chart.properties(width="container", height=height),
         rows=[_record(cell) for cell in cells],
     )
+
+
+def _layouts(names: list[str]) -> Any:  # noqa: ANN401  an altair channel
+    """Return the axis of the layouts, in this order; a long name takes several lines, to leave room for the cells."""
+    alt = altair()
+    lines = json.dumps({name: wrap(name, _LETTERS) for name in names})
+    axis = alt.Axis(grid=False, labelLimit=120, labelExpr=f"{lines}[datum.value]")
+    return alt.Y("layout:N", sort=names, title=None, axis=axis)
 
 
 def _cells(name: str, scenario: Scenario) -> list[dict[str, Any]]:
@@ -125,39 +138,8 @@ def _share(value: float, whole: float) -> str:
     return f"{units.format_time(value)} ({verdict.percent(value / whole)})"
 
 
-def _levels(cells: list[dict[str, Any]]) -> list[float]:
-    """Return the tokens per second of a user at which contours are drawn, the highest first; of many half."""
-    rates = [cell["tokens_per_s_per_user"] for cell in cells]
-    levels = [level for level in _LEVELS if min(rates) < level < max(rates)][::-1]
-    while len(levels) > _MOST_LEVELS:
-        levels = levels[::2]
-    return levels
-
-
-def _contours(cells: list[dict[str, Any]], levels: list[float], y: Any) -> list[Any]:  # noqa: ANN401  altair
-    """Return where, in each row, the tokens per second of a user fall through a level, read in log-log."""
-    marks = []
-    for first, second in pairwise(cells):
-        before, after = first["tokens_per_s_per_user"], second["tokens_per_s_per_user"]
-        for level in levels if first["layout"] == second["layout"] else ():
-            if after < level <= before:
-                place = float(np.log(before / level) / np.log(before / after))
-                ink = (first if place < 0.5 else second)["ink"]  # noqa: PLR2004  the edge between two cells
-                marks.append({"layout": first["layout"], "doubling": first["doubling"] + place, "ink": ink,
-                              "per user": f"{verdict.count(level)} tokens/s"})  # fmt: skip
-    if not marks:
-        return []
-    alt = altair()
-    lines = alt.Chart(data(marks)).mark_tick(thickness=2, size=_CELL / 3, yOffset=-_CELL / 3, aria=False, opacity=1)
-    return [
-        lines.encode(
-            x=alt.X("doubling:Q"), y=y, color=alt.Color("ink:N", scale=None), tooltip=figure.tips("layout", "per user")
-        )
-    ]
-
-
-def _marks(turns: Mapping[str, float], y: Any) -> list[Any]:  # noqa: ANN401  altair
-    """Return the triangles of the batches from which on bytes count."""
+def _marks(turns: Mapping[str, float], y: Any, band: float) -> list[Any]:  # noqa: ANN401  altair
+    """Return the triangles of the batches from which on bytes count, in rows of `band` pixels."""
     rows = [
         {"layout": name, "doubling": float(np.log2(at)), "label": f"bytes count from batch {at:.0f}"}
         for name, at in turns.items()
@@ -167,7 +149,7 @@ def _marks(turns: Mapping[str, float], y: Any) -> list[Any]:  # noqa: ANN401  al
         return []
     alt = altair()
     notch = alt.Chart(data(rows)).mark_point(
-        shape="triangle-up", filled=True, size=60, yOffset=_CELL / 2 - 5, color=figure.INK, opacity=1
+        shape="triangle-up", filled=True, size=60, yOffset=band / 2 - 5, color=figure.INK, opacity=1
     )
     return [notch.encode(x=alt.X("doubling:Q"), y=y, tooltip=figure.tips("layout", "label"))]
 

@@ -19,20 +19,25 @@ _HEADROOM: Final = 1.22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """One bar: its name, its columns [s] by the names of a step's, what stands at its end, and more to show."""
+    """One bar: its name, its columns [s] by the names of a step's, what stands at its end, and more to show.
+
+    `band` is where the whole lies with 80 % [s], None where that is not known.
+    """
 
     name: str
     columns: Mapping[str, float]
     label: str
     bold: bool = False
     faint: bool = False
+    band: tuple[float, float] | None = None
     tips: tuple[tuple[str, str], ...] = ()
 
 
 def stacks(bars: Sequence[Stack], *, key: str, title: str, axis: str, note: str = "", room: float = 0.0) -> Figure:
     """Return bars from the first down, each stacked by what takes its time [s], with its name above it.
 
-    The axis reaches to the longest bar, or to `room` [s], so that several figures can share it.
+    A thin line is the band of a bar. The axis reaches to the longest bar or band, or to `room` [s], so that several
+    figures can share it.
     """
     alt = altair()
     parts = [part for bar in bars for part in _parts(bar)]
@@ -40,7 +45,7 @@ def stacks(bars: Sequence[Stack], *, key: str, title: str, axis: str, note: str 
     order = [bar.name for bar in bars]
     shown = [name for name in COLUMNS if any(bar.columns.get(name, 0.0) > 0 for bar in bars)]
     most = _HEADROOM * max(room, *(end["to_s"] for end in ends))
-    told = ["layout", "part", "whole", *dict.fromkeys(tip for bar in bars for tip, _ in bar.tips),
+    told = ["layout", "part", "whole", "80 % band", *dict.fromkeys(tip for bar in bars for tip, _ in bar.tips),
             *(COLUMNS[name][0] for name in shown)]  # fmt: skip
     y = alt.Y("layout:N", sort=order, axis=None)
     colour = alt.Color(
@@ -58,6 +63,11 @@ def stacks(bars: Sequence[Stack], *, key: str, title: str, axis: str, note: str 
         )
     )  # fmt: skip
     base = alt.Chart(data(ends)).encode(y=y)
+    whiskers = [
+        base.transform_filter("isValid(datum.low_s)")
+        .mark_rule(strokeWidth=1.4, yOffset=7, aria=False, color=INK)
+        .encode(x=alt.X("low_s:Q"), x2=alt.X2("to_s:Q"))
+    ]
     names, labels = [], []
     for weight in ("bold", "normal"):
         mine = base.transform_filter(f"datum.weight == '{weight}'")
@@ -77,10 +87,11 @@ def stacks(bars: Sequence[Stack], *, key: str, title: str, axis: str, note: str 
         text=f"{axis}, by layout: "
         + "; ".join(f"{bar.name} {units.format_time(sum(bar.columns.values()))} ({bar.label})" for bar in bars),
         note=note,
-        chart=alt.layer(drawn, *names, *labels).properties(width="container", height=_ROW * len(bars)),
+        chart=alt.layer(drawn, *whiskers, *names, *labels).properties(width="container", height=_ROW * len(bars)),
         rows=[
             {"layout": bar.name, **{f"{name}_s": bar.columns.get(name, 0.0) for name in shown},
-             "whole_s": sum(bar.columns.values()), **dict(bar.tips)}
+             "whole_s": sum(bar.columns.values()),
+             **({"low_s": bar.band[0], "high_s": bar.band[1]} if bar.band else {}), **dict(bar.tips)}
             for bar in bars
         ],
     )  # fmt: skip
@@ -95,6 +106,7 @@ def _parts(bar: Stack) -> list[dict[str, Any]]:
         if value > 0
     }
     shared = {"layout": bar.name, "whole": units.format_time(whole), "shade": _FAINT if bar.faint else 1.0,
+              **({"80 % band": " to ".join(map(units.format_time, bar.band))} if bar.band else {}),
               **dict(bar.tips), **told}  # fmt: skip
     found, ground = [], 0.0
     for name in COLUMNS:
@@ -108,6 +120,8 @@ def _parts(bar: Stack) -> list[dict[str, Any]]:
 
 
 def _end(bar: Stack) -> dict[str, Any]:
-    """Return where a bar ends, and what stands there."""
+    """Return where a bar and its band end, and what stands there."""
     whole = sum(bar.columns.values())
-    return {"layout": bar.name, "to_s": whole, "label": bar.label, "weight": "bold" if bar.bold else "normal"}
+    low_s, high_s = bar.band or (None, whole)
+    return {"layout": bar.name, "low_s": low_s, "to_s": max(whole, high_s), "label": bar.label,
+            "weight": "bold" if bar.bold else "normal"}  # fmt: skip

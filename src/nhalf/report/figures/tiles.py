@@ -55,7 +55,7 @@ def tiles(found: Sequence[Tile], *, key: str, title: str, axes: tuple[str, str])
     layers = [legend, boxes]
     if len(columns) <= _LETTERED:
         layers.append(
-            base.mark_text(aria=False, fontSize=10.5).encode(
+            base.mark_text(aria=False, fontSize=figure.numbers(len(columns))).encode(
                 text=alt.Text("rate:N"), color=alt.Color("ink:N", scale=None)
             )
         )

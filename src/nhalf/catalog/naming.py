@@ -1,0 +1,90 @@
+"""Names of the catalogue: which kinds there are, what they hold, and which id a name means, however it is spelled.
+
+Case, spaces, `_` and `-` are ignored in names.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nhalf.catalog import files
+from nhalf.catalog.files import place
+from nhalf.catalog.overlay import remembered
+from nhalf.errors import InputError, did_you_mean
+
+KINDS: Final = ("system", "device", "link", "library", "engine", "model")
+"""What can be found by name."""
+_IGNORED: Final = str.maketrans("", "", " _-")
+_FOLDERS: Final = {"system": ("systems", ".toml"), "device": ("devices", ".toml"), "model": ("models", ".json")}
+_TABLES: Final = {
+    "engine": ("stacks.toml", "engines"),
+    "library": ("libraries.toml", "libraries"),
+    "link": ("links.toml", "links"),
+}
+
+
+def names(kind: str) -> list[str]:
+    """Return the ids of a kind, in the order of the catalogue.
+
+    Raises InputError when there is no such kind.
+    """
+    if kind in _FOLDERS:
+        return files.stems(*_FOLDERS[kind])
+    if kind in _TABLES:
+        file, table = _TABLES[kind]
+        return list(files.tables(file)[table])
+    raise InputError(
+        f"there is no kind {kind!r}", where="catalogue", allowed=", ".join(KINDS), do=did_you_mean(kind, KINDS)
+    )
+
+
+def find(kind: str, name: str, *, where: str) -> str:
+    """Return the id that a name means: an id or an alias, however it is spelled.
+
+    Raises InputError when it means nothing here, with what does.
+    """
+    spellings = _spellings(kind)
+    key = spellings.get(letters(name))
+    if key is None:
+        raise InputError(
+            f"the catalogue has no {kind} {name!r}",
+            where=where,
+            allowed=", ".join(names(kind)),
+            do=did_you_mean(name, names(kind)),
+        )
+    return key
+
+
+@remembered
+def _spellings(kind: str) -> dict[str, str]:
+    """Return the id of a kind by the letters of every name it goes by.
+
+    Raises InputError when two ids are spelled with the same letters, or one alias is that of two ids.
+    """
+    known: dict[str, str] = {}
+    for name in names(kind):
+        _add_spelling(known, kind, name, name)
+    other: dict[str, str] = {}
+    for name, others in files.aliases().get(kind, {}).items():
+        for alias in others:
+            _add_spelling(other, kind, alias, name)
+    return other | known
+
+
+def _add_spelling(spellings: dict[str, str], kind: str, spelling: str, name: str) -> None:
+    """Add a spelling of an id, where no other id has it."""
+    other = spellings.setdefault(letters(spelling), name)
+    if other == name:
+        return
+    folder, suffix = _FOLDERS.get(kind, ("", ""))
+    file = f"{folder}/{name}{suffix}" if folder else _TABLES[kind][0]
+    what = f"the {kind}s {other!r} and {name!r} differ only in what names ignore"
+    if spelling != name:
+        file, what = "aliases.toml", f"{spelling!r} is another name of the {kind}s {other!r} and {name!r}"
+    do = "rename one: case, spaces, - and _ do not count"
+    raise InputError(what, where=place(file), allowed="one of them", do=do)
+
+
+def letters(name: str) -> str:
+    """Return a name without what is ignored in it: case, spaces, `_` and `-`."""
+    return name.casefold().translate(_IGNORED)

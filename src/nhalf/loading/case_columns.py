@@ -1,0 +1,86 @@
+"""The columns of a case table: their names, and their cells as texts and numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nhalf.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nhalf.breakdown import Array
+    from nhalf.loading.case_table import Table
+
+NAMES = ("model", "system", "engine", "weight_dtype", "moe_dtype", "kv_dtype", "mode", "library")
+DEGREES = ("tp", "pp", "attention_dp", "moe_tp", "moe_ep")
+NUMBERS = ("concurrency", "batch", "isl", "osl", "context", "tokens_per_step", "accepted_tokens")
+LARGEST = 1e9
+"""No run has more sequences or tokens: a larger number is in another unit, or a slip."""
+
+
+def texts_of(table: Table, name: str, defaults: Mapping[str, str]) -> list[str]:
+    """Return the texts of a column, with the default where a cell is empty."""
+    default = defaults.get(name, "")
+    found = table.column(name)
+    return [cell or default for cell in found] if default else found
+
+
+def numbers_of(table: Table, defaults: Mapping[str, str], refused: list[str]) -> dict[str, Array]:
+    """Return the numbers of every row, NaN where a cell is empty; rows whose cells are no numbers are refused."""
+    found = {}
+    for name in NUMBERS:
+        texts = texts_of(table, name, defaults)
+        found[name] = _numbers(texts, name, refused)
+        _within(texts, found[name], name, refused)
+    batch = np.where(np.isnan(found["batch"]), found["concurrency"], found["batch"])
+    told = ~np.isnan(found["context"]) | ~(np.isnan(found["isl"]) | np.isnan(found["osl"]))
+    for row in np.flatnonzero(~(batch >= 1)):
+        refused[row] = refused[row] or "concurrency (or batch) is missing or below 1"
+    for row in np.flatnonzero(~told):
+        refused[row] = refused[row] or "neither isl and osl nor context is given"
+    return {**found, "batch": batch}
+
+
+def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
+    """Return a column as numbers; a cell that is none refuses its row."""
+    try:
+        found = np.array([text or "nan" for text in texts], dtype=np.float64)
+    except ValueError:
+        found = np.full(len(texts), np.nan)
+        for row, text in enumerate(texts):
+            with contextlib.suppress(ValueError):
+                found[row] = float(text or "nan")
+    for row in np.flatnonzero(np.isnan(found)).tolist():
+        if texts[row]:  # a cell that says "nan" is not an empty one
+            refused[row] = refused[row] or f"{name} {texts[row]!r} is not a number"
+    return found
+
+
+def _within(texts: Sequence[str], found: Array, name: str, refused: list[str]) -> None:
+    """Refuse the rows whose number no run can have; an empty cell, which is NaN, is none."""
+    least = 0.0 if name in ("isl", "context") else 1.0
+    wrong = (found < least) | (found > LARGEST)
+    for row in np.flatnonzero(wrong).tolist():
+        refused[row] = refused[row] or f"{name} {texts[row]} lies outside {least:g} to {LARGEST:,.0f}"
+
+
+def degree(text: str, name: str, *, where: str = "") -> int:
+    """Return a degree of parallelism; 1 where the cell is empty. `where` is the place that a message names.
+
+    Raises
+    ------
+    InputError
+        It is no whole number of 1 or more.
+    """
+    try:
+        number = float(text or 1)
+    except ValueError:
+        number = math.nan
+    if not (number >= 1 and number.is_integer()):
+        raise InputError(f"{name} {text!r} is not a whole number", where=where or name, allowed="1 or more")
+    return int(number)
