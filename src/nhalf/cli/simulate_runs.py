@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,13 +21,15 @@ from nhalf.report import simulate as report
 from nhalf.report import simulate_draws as draws_report
 from nhalf.simulate import programs
 from nhalf.simulate.engine import Conditions, run
-from nhalf.simulate.machine import Machine
 from nhalf.simulate.timeline import timeline as make_timeline
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nhalf.breakdown import Array
     from nhalf.decide.skewed import Spread
     from nhalf.simulate.engine import Run
+    from nhalf.simulate.machine import Machine
     from nhalf.simulate.program import Program
     from nhalf.simulate.straggler import Skew
 
