@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.network import narrowest
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
@@ -43,15 +41,17 @@ class BothWays:
     on_switch: bool
 
     @classmethod
-    def of(cls, played: Round, network: Network, adding_s_per_byte: Array, *, columns: bool) -> Self:
-        """Return a round as it is on a network; with `columns` for ranks that are ready at many draws."""
+    def of(cls, played: Round, network: Network, adding_s_per_byte: Array, times_s: Array, *, columns: bool) -> Self:
+        """Return a round as it is on a network; with `columns` for ranks that are ready at many draws.
+
+        `times_s` is how long each message takes where it meets no other [s].
+        """
         ranks, size = network.ranks, float(played.sizes[0])
-        links, latency = network.route(played.source, played.target)
+        _, latency = network.route(played.source[:1], played.target[:1])
         if network.kind == "switch":
             out, back = (size / side for side in np.split(network.capacity_bytes_per_s, 2))
         else:
-            rate = narrowest(network.capacity_bytes_per_s, links, links >= 0)
-            out, back = np.split(latency + size / rate, 2)
+            out, back = np.split(times_s, 2)
         added = None
         if played.reduces and np.any(adding_s_per_byte):
             added = 2 * size * np.broadcast_to(adding_s_per_byte, ranks)

@@ -114,7 +114,8 @@ class Player:
 
     def _both_ways(self, played: Round) -> None:
         """Play rounds in which every rank sends to both of its neighbours."""
-        way = BothWays.of(played, self.network, self.adding_s_per_byte, columns=self.ready.ndim > 1)
+        alone = self._message_times(played)
+        way = BothWays.of(played, self.network, self.adding_s_per_byte, alone, columns=self.ready.ndim > 1)
         way.play_all(self.ready, played.times, self._tick)
 
     def _exchanges(self, played: Round | AllPairs) -> None:
