@@ -72,6 +72,15 @@ class Network:
             capacity[link] /= factor
         return replace(self, capacity_bytes_per_s=capacity)
 
+    def stretched(self, factor: float) -> Network:
+        """Return the network on which every message takes `factor` times as long."""
+
+        def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
+            links, latency = self.route(source, target)
+            return links, latency * factor
+
+        return replace(self, capacity_bytes_per_s=self.capacity_bytes_per_s / factor, route=route)
+
 
 def switch(ranks: int, link: Link) -> Network:
     """Return ranks on one switch that blocks nothing: a port out and a port in for each."""
@@ -135,9 +144,10 @@ def tree(ranks: int, link: Link, *, leaf: int, oversubscription: float, hop_late
 
 
 def nodes(ranks: int, intra: Link, inter: Link, *, per_node: int, nics: int) -> Network:
-    """Return nodes of `per_node` ranks on a switch each, with `nics` NICs that their ranks share in turn.
+    """Return nodes of `per_node` ranks on a switch each, with `nics` NICs, each shared by neighbours.
 
-    A device's port into the node and its way to a NIC are different links; rank j of a node uses NIC j mod `nics`.
+    A device's port into the node and its way to a NIC are different links. Devices next to each other share a NIC, as
+    they do a PCIe switch: NCCL sends through the nearest one.
     """
     if per_node < 1 or ranks % per_node:
         raise InputError(
@@ -154,8 +164,8 @@ def nodes(ranks: int, intra: Link, inter: Link, *, per_node: int, nics: int) -> 
 
     def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
         away = source // per_node != target // per_node
-        out = 2 * ranks + source // per_node * nics + source % per_node % nics
-        back = 2 * ranks + count + target // per_node * nics + target % per_node % nics
+        out = 2 * ranks + source * nics // per_node
+        back = 2 * ranks + count + target * nics // per_node
         links = np.stack([np.where(away, out, source), np.where(away, back, target + ranks)], axis=1)
         return links, np.where(away, alpha_x, alpha_i)
 
@@ -198,12 +208,13 @@ def torus(columns: int, rows: int, link: Link, *, hop_latency_s: float | None = 
         return np.where(hops < np.abs(steps)[:, None], direction * ranks + at, -1)
 
     def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
-        must_hold(f"a {kind}", ranks, len(source) * (columns // 2 + rows // 2))
         across = _shorter((target % columns - source % columns) % columns, columns)
         along = _shorter((target // columns - source // columns) % rows, rows)
+        longest = [int(np.abs(steps).max(initial=0)) for steps in (across, along)]
+        must_hold(f"a {kind}", ranks, len(source) * sum(longest))
         corner = source // columns * columns + target % columns
         links = np.concatenate(
-            [leg(source, across, columns // 2, along_row=True), leg(corner, along, rows // 2, along_row=False)], axis=1
+            [leg(source, across, longest[0], along_row=True), leg(corner, along, longest[1], along_row=False)], axis=1
         )
         # Padding goes to the end, so that a path reads from left to right.
         order = np.argsort(links < 0, axis=1, kind="stable")

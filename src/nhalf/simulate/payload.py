@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _SEED = 20260101
 _WORD = 64
+_NAMED = 4
+"""Ranks that an error names, of those whose parts are missing."""
 State = NDArray[np.uint64]
 """Shape (ranks, blocks, words): which contributions a rank's copy of a block holds."""
 
@@ -148,6 +150,18 @@ def _doubled(source: Ints, target: Ints, blocks: Ints, first: int) -> InputError
     )
 
 
+def _missing(wanted: State, held: State, *, exact: bool) -> str:
+    """Return whose parts are missing, in words; nothing where fingerprints do not tell."""
+    if not exact:
+        return ""
+    bits = np.unpackbits((wanted & ~held).view(np.uint8), bitorder="little")
+    ranks = [str(rank) for rank in np.flatnonzero(bits)]
+    if not ranks:
+        return ""
+    named = ", ".join(ranks[:_NAMED]) + (f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else "")
+    return f": what rank{'s' if len(ranks) > 1 else ''} {named} had at the start never reaches it"
+
+
 def _compare(state: State, goal: Goal, parts: State, *, exact: bool) -> None:
     """Refuse an end that is not the goal's."""
     wanted = _state(goal.finish, parts, exact=exact)
@@ -155,8 +169,9 @@ def _compare(state: State, goal: Goal, parts: State, *, exact: bool) -> None:
     if not wrong.any():
         return
     rank, block = (int(index) for index in np.argwhere(wrong)[0])
+    missing = _missing(wanted[rank, block], state[rank, block], exact=exact)
     raise InputError(
-        f"rank {rank} ends without the whole of block {block}"
+        f"rank {rank} ends without the whole of block {block}{missing}"
         if goal.finish[rank, block] != NONE
         else f"rank {rank} ends with block {block}, which it should not have",
         where=f"rank {rank}, block {block}",
