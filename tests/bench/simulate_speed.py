@@ -118,6 +118,8 @@ def events() -> None:
         measured(
             f"any program: {name} of {ranks}", program(name, ranks), network.switch(ranks, LINK), Conditions(), "5"
         )
+    pipelined = program("double-tree", 512, segments=64)
+    measured("any program: double tree of 512, 64 segments", pipelined, network.switch(512, LINK), Conditions(), "5")
     tree = network.tree(512, LINK, leaf=8, oversubscription=2.0)
     for name in ("ring", "two-shot", "rabenseifner"):
         made = program(name, 512, 2.0**20)
@@ -177,7 +179,7 @@ MANY = 512
 
 def paths_of(made: Program, net: network.Network) -> network.Paths:
     graph = made.graph()
-    return network.paths(net, graph.source, graph.target)
+    return network.paths_of(net, graph)
 
 
 def _loop(prepared: tables.Tables, starts: Array) -> float:

@@ -138,10 +138,10 @@ ACROSS = [
 ]
 
 
-def across(op: str, name: str, per_node: int, nodes: int, size: float) -> float:
-    """Return the law over the simulation, less 1, with a NIC for each rank."""
+def across(op: str, name: str, per_node: int, nodes: int, size: float, *, nics: int = 0) -> float:
+    """Return the law over the simulation, less 1, with a NIC for each rank where not said otherwise."""
     ranks = per_node * nodes
-    machine = from_links(ranks, FAST, Wiring(topology="nodes", group=per_node, inter=SLOW))
+    machine = from_links(ranks, FAST, Wiring(topology="nodes", group=per_node, nics=nics, inter=SLOW))
     found = quick(machine, build(op, name, shape_for(name, ranks, size, machine)))
     assert found.law_s is not None
     return found.law_s / float(found.run.time_s) - 1
@@ -181,14 +181,48 @@ def test_a_flat_ring_pipelines_its_slow_links_with_eager_senders_only(per_node: 
     assert "every step takes the slow link" in held.reason
 
 
-def test_shared_nics_differ_and_the_reason_says_so() -> None:
-    machine = from_links(16, FAST, Wiring(topology="nodes", group=8, nics=1, inter=SLOW))
-    found = quick(machine, build("all-reduce", "hierarchical", shape_for("hierarchical", 16, 2.0**20, machine)))
-    assert found.difference is not None
-    assert -0.3 < found.difference < -0.01
-    assert "share NICs" in found.reason
-    large = quick(machine, build("all-reduce", "hierarchical", shape_for("hierarchical", 16, 2.0**30, machine)))
-    assert large.difference == pytest.approx(0.0, abs=5e-3)
+@pytest.mark.parametrize(("per_node", "nics"), [(8, 1), (8, 2), (8, 3), (8, 4), (6, 4), (2, 1), (16, 8)])
+def test_a_hierarchy_whose_ranks_share_nics_is_exact(per_node: int, nics: int) -> None:
+    # Latency hides behind the queue of a NIC but once: from where the law divided the bandwidth it was 52 % too long.
+    for nodes in (2, 3, 5, 8):
+        for size in (16384.0, 65536.0, 2.0**20, 2.0**26):
+            size_bytes = size * per_node * nodes / 16
+            assert across("all-reduce", "hierarchical", per_node, nodes, size_bytes, nics=nics) == pytest.approx(
+                0, abs=2e-5
+            )
+
+
+@pytest.mark.parametrize(("per_node", "nics"), [(8, 1), (8, 2), (8, 4), (4, 1), (4, 2), (2, 1), (16, 8)])
+@pytest.mark.parametrize("name", ["recursive-doubling", "rabenseifner", "binomial"])
+def test_doubling_whose_ranks_share_nics_is_exact_for_powers_of_two(name: str, per_node: int, nics: int) -> None:
+    for nodes in (2, 4, 8):
+        for size in (16384.0, 2.0**20, 2.0**26):
+            assert across("all-reduce", name, per_node, nodes, size, nics=nics) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "median"), [("recursive-doubling", 0.25, 0.001), ("rabenseifner", 0.31, 0.001)]
+)
+def test_doubling_whose_ranks_share_nics_and_fold_is_an_upper_bound(name: str, most: float, median: float) -> None:
+    # Nodes of ranks that fold send half of what the others do; the law charges the busiest in each round, and it is not
+    # the same node in all of them. On 3, 5 and 7 nodes it hardly matters; on 6 two nodes are busy while others wait.
+    found = {
+        (per_node, nics, nodes, size): across("all-reduce", name, per_node, nodes, size, nics=nics)
+        for per_node, nics in ((8, 1), (8, 2), (8, 4), (4, 1), (2, 1), (16, 4))
+        for nodes in (3, 5, 6, 7)
+        for size in (16384.0, 2.0**20, 2.0**26)
+    }
+    assert min(found.values()) > -1e-9
+    assert 0.9 * most < max(found.values()) < most
+    assert float(np.median(list(found.values()))) < median
+    assert max(found, key=found.__getitem__)[2] == 6
+
+
+def test_ranks_that_share_nics_and_fold_have_their_reason() -> None:
+    machine = from_links(48, FAST, Wiring(topology="nodes", group=8, nics=1, inter=SLOW))
+    name = "recursive-doubling"
+    found = quick(machine, build("all-reduce", name, shape_for(name, 48, 2.0**20, machine)))
+    assert "48 ranks fold into a power of two, so that nodes differ in what they send" in found.reason
 
 
 @pytest.mark.parametrize(

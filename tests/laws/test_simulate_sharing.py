@@ -14,6 +14,8 @@ from nhalf.simulate import network
 from nhalf.simulate.building import Builder
 from nhalf.simulate.engine import Conditions, Record, run
 from nhalf.simulate.program import Indices, Program
+from nhalf.simulate.programs import build
+from nhalf.simulate.programs.shape import Shape
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
@@ -102,3 +104,18 @@ def test_latency_takes_no_share() -> None:
     near, far = played([(2, 1, 1e6, 0.0), (0, 3, 1e6, 0.0)], net).ended_s
     # The near one is alone from 1 to 101 us and has half of the link from then on: 1 + 100 + 1,800 us.
     assert (near, far) == pytest.approx((1.901e-3, 2.001e-3), rel=1e-9)
+
+
+@pytest.mark.parametrize("oversubscription", [1.0, 4.0])
+@pytest.mark.parametrize("protocol", ["rendezvous", "eager"])
+@pytest.mark.parametrize("name", ["rabenseifner", "recursive-doubling", "double-tree"])
+def test_flows_of_a_program_end_as_the_definition_says(name: str, protocol: str, oversubscription: float) -> None:
+    # Here many links get new levels at once, and many ends move.
+    program = build("all-reduce", name, Shape(ranks=16, size_bytes=3e5, segments=3))
+    net = network.tree(16, LINK, leaf=4, oversubscription=oversubscription)
+    for seed in range(3):
+        starts = np.random.default_rng(seed).exponential(2e-5, 16)
+        conditions = Conditions(ports="fair", protocol=protocol, starts_s=starts, reduction_s_per_byte=1e-11)
+        record = run(program, net, conditions, engine="events").record
+        assert record is not None
+        assert record.ended_s == pytest.approx(np.array(reference(record, net.capacity_bytes_per_s)), rel=1e-9)

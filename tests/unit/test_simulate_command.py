@@ -14,9 +14,10 @@ import pytest
 
 from nhalf.cli.decode import decode
 from nhalf.cli.simulate import simulate
-from nhalf.decide import pacing
+from nhalf.decide import instead, pacing
 from nhalf.errors import InputError, NhalfError, NoAnswerError
 from nhalf.simulate import kernels
+from nhalf.simulate.programs import PROGRAMS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +50,7 @@ def test_the_page_says_the_path_the_law_and_the_check() -> None:
     assert "one-shot is the fastest of 2" in page
     assert "rank 3 starts 20 us late" in page
     assert "ranks start at different times, which the law does not know" in page
+    assert "with the lateness of the last rank, 20 us, it says the same" in page
     assert "each contribution arrives exactly once (checked by bitmask)" in page
 
 
@@ -82,6 +84,24 @@ def test_draws_stand_beside_theory() -> None:
     (entry,) = document(*RING, "--draws", "2000", "--skew", "exponential:10us")["runs"]
     assert entry["draws"]["p99_s"] > entry["draws"]["p50_s"] > entry["time_s"]
     assert entry["draws"]["latest_s"] == pytest.approx(entry["draws"]["expected_latest_s"], rel=0.05)
+
+
+def test_draws_say_what_becomes_of_lateness_and_the_document_too() -> None:
+    asked = ("reduce", "--ranks", "8", "--size", "1MiB", *LINK, "--algorithm", "all", "--draws", "300")
+    page = invoke(*asked, "--skew", "hiccup:2%:1ms")
+    table = page.split("What becomes of the last rank's lateness", 1)[1].splitlines()
+    rows = {line.split()[0]: line for line in table[2:4]}
+    binomial, direct = document(*asked, "--skew", "hiccup:2%:1ms")["runs"]
+    for entry in (binomial, direct):
+        late = entry["draws"]["lateness"]
+        assert f"{100 * late['passed_on']:.1f} %" in rows[entry["algorithm"]]
+        assert rows[entry["algorithm"]].endswith(f"{late['dragged_ranks']:.2f}")
+        mean = entry["draws"]["mean_s"] - entry["time_s"]
+        assert late["passed_on"] == pytest.approx(mean / entry["draws"]["latest_s"])
+    assert binomial["draws"]["lateness"]["hidden_share"] == 0 < direct["draws"]["lateness"]["hidden_share"]
+    assert "hidden in: the draws that end sooner" in page
+    assert "added in:" not in page
+    assert ",passed_on,hidden_share," in invoke(*asked, "--skew", "hiccup:2%:1ms", "--csv").splitlines()[0]
 
 
 def test_draws_of_every_algorithm_fit_a_narrow_page(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,6 +182,32 @@ def test_a_slow_rank_is_said_to_be_slow_in_all_it_does() -> None:
     assert times[0] == times[1]
 
 
+def test_a_loop_of_jitter_alone_says_what_jitter_costs() -> None:
+    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--tokens", "30", "--jitter", "2us")
+    found = document(*job)
+    (run,) = found["runs"]
+    lost = 1 - run["tokens_per_s"] / found["undisturbed_tokens_per_s"]
+    page = invoke(*job)
+    assert page.splitlines()[0] == f"Jitter of 2 us on every rank costs {100 * lost:.1f} % of the tokens."
+    assert lost > 0.05
+    assert (found["jitter_s"], run["pace_rank"], run["pace_share"]) == (2e-6, None, None)
+    assert "or --jitter" not in page.split("Next")[1]
+    assert "none but jitter" in page
+
+
+def test_who_is_seldom_last_does_not_set_the_pace() -> None:
+    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--tokens", "30", "--jitter", "2us")
+    seldom = document(*job, "--straggler", "rank 3: link 8x 5%")["runs"][1]
+    assert seldom["pace_rank"] is None
+    # Of 7 exponentials and one of twice their mean, that one is the largest in B(1/2, 8) / 2 = 32 % of draws.
+    often = (*job, "--straggler", "rank 3: jitter 2us")
+    found = document(*often)["runs"][1]
+    assert (found["pace_rank"], found["pace_share"]) == (3, pytest.approx(0.318, abs=0.05))
+    page = invoke(*often)
+    assert f"rank 3 ({100 * found['pace_share']:.0f} % of the time)" in page
+    assert "sets the pace" not in page.splitlines()[0]
+
+
 def test_a_decode_loop_names_who_sets_the_pace() -> None:
     arguments = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--tokens", "10")
     page = invoke(*arguments, "--straggler", "rank 3: 1.15x")
@@ -188,7 +234,8 @@ def test_an_interrupted_loop_leaves_a_labelled_partial(
     for form in ((), ("--json",)):
         left = iter(range(calls - 1))
         arguments = ["decode", "llama-3.1-70b", "--on", "h100-sxm", "--tokens", "5", "--straggler", "rank 3: 20us"]
-        with mock.patch.object(pacing, "pace", stop), pytest.raises(click.Abort):
+        both = mock.patch.multiple(pacing, pace=stop), mock.patch.multiple(instead, pace=stop)
+        with both[0], both[1], pytest.raises(click.Abort):
             simulate.main([*arguments, *form], standalone_mode=False)
     captured = capsys.readouterr()
     found = json.loads(captured.out[captured.out.index("\n{") :])
@@ -246,12 +293,20 @@ def test_a_loop_that_memory_cannot_hold_has_no_answer_just_as_its_decode(asked: 
         ((*RING, "--straggler", "rank 1: jitter 1us"), "needs many steps"),
         ((*RING, "--draws", "100"), "--draws is given without --skew"),
         ((*RING, "--skew", "normal:1us", "--timeline", "out.json"), "a timeline shows one run"),
-        ((*RING, "--skew", "cauchy:1us"), "is not a skew"),
+        ((*RING, "--skew", "cauchy:1us"), "is not a skew, nor a file"),
+        ((*RING, "--skew", "normal:1us", "--draws", "5000000"), "40,000,000 times to keep. Allowed: 1 to 4,194,304"),
+        ((*RING, "--timeline", "nowhere/out.json"), "nowhere/out.json cannot be written: there is no such folder"),
+        ((*RING, "--topology", "nodes"), "the topology nodes needs to know how many ranks are in a node"),
+        ((*RING, "--topology", "tree", "--ranks-per-node", "4", "--oversubscription", "4:2"), "--oversubscription"),
         ((*RING, "--routing", "1"), "--routing: all-reduce by ring has no routing to skew"),
+        ((*RING, "--straggler", "rank 1: 2x"), "no rank of this run computes anything .* add --reduction-rate"),
+        (("all-gather", *RING[1:], "--straggler", "rank 1: 2x"), "computes anything .* Do: take 'rank 3: link 2x'"),
         (("missing.json", *LINK), "the file cannot be read"),
         (("decode", "llama-3.1-70b", "--tp", "8"), "--on is missing"),
         (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "1"), "nobody to wait for"),
         (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--straggler", "rank 9: 1us"), "there is no rank 9"),
+        (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--algorithm", "hierarchical"), "needs several nodes"),
+        (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--seed", "3"), "--seed 3 would do nothing"),
     ],
 )
 def test_bad_input_is_one_clear_error(arguments: tuple[str, ...], words: str) -> None:
@@ -259,6 +314,30 @@ def test_bad_input_is_one_clear_error(arguments: tuple[str, ...], words: str) ->
         invoke(*arguments)
     assert isinstance(caught.value, InputError)
     assert caught.value.where
+
+
+@pytest.mark.parametrize("op", PROGRAMS)
+def test_a_reduction_rate_is_refused_where_nothing_is_added_up(op: str) -> None:
+    asked = (op, *(RING[1:3] if op == "barrier" else RING[1:5]), *LINK)
+    slow = (*asked, "--reduction-rate", "1GB/s")
+    if op in ("all-reduce", "reduce-scatter", "reduce"):
+        assert document(*slow)["runs"][0]["time_s"] > document(*asked)["runs"][0]["time_s"]
+        return
+    with pytest.raises(InputError, match=f"--reduction-rate 1GB/s would do nothing: {op} adds nothing up"):
+        invoke(*slow)
+
+
+@pytest.mark.parametrize("reduces", [True, False])
+def test_a_schedule_takes_a_reduction_rate_if_it_reduces(tmp_path: Path, *, reduces: bool) -> None:
+    path = tmp_path / "own.json"
+    message = {"from": 0, "to": 1, "bytes": 50_000, "reduces": reduces}
+    path.write_text(json.dumps({"ranks": 2, "messages": [message]}), encoding="utf-8")
+    asked = (str(path), *LINK, "--reduction-rate", "50GB/s")
+    if reduces:
+        assert document(*asked)["runs"][0]["time_s"] == pytest.approx(7e-6)
+        return
+    with pytest.raises(InputError, match="schedule adds nothing up"):
+        invoke(*asked)
 
 
 @pytest.mark.parametrize(
@@ -330,6 +409,47 @@ def test_a_convoy_at_fifo_ports_is_what_a_hand_simulation_gives_and_is_explained
     assert "Convoy: 1 ns of late start cost 126 us more than that." in page
     for plain in (asked, (*late, "--ports", "fair"), (*RING, "--straggler", "rank 3: 20us")):
         assert document(*plain)["runs"][0]["convoy"] is None
+
+
+def test_a_ratio_of_oversubscription_may_be_written_as_one() -> None:
+    tree = (*RING, "--topology", "tree", "--ranks-per-node", "4", "--oversubscription")
+    assert document(*tree, "400:1")["runs"] == document(*tree, "400")["runs"]
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "system", "words"),
+    [
+        ("all-to-all", "direct", "h100-sxm", "each rank sends to the next one first, so that all of a node meet"),
+        ("all-reduce", "chain-tree", "mi300x", "the law is NCCL's, a chain in each node and a tree between them"),
+    ],
+)
+def test_across_nodes_a_law_of_another_order_has_its_reason(op: str, name: str, system: str, words: str) -> None:
+    (found,) = document(op, "--ranks", "16", "--size", "1MB", "--on", system, "--algorithm", name)["runs"]
+    assert found["law_difference"] > 0.5
+    assert words in found["law_reason"]
+
+
+def test_a_hand_over_through_several_stages_is_not_blamed_on_who_is_late() -> None:
+    asked = ("send-recv", "--size", "1MB", *LINK, "--straggler", "rank 1: 5us", "--ranks")
+    assert "hands over through 4 ranks" in document(*asked, "4")["runs"][0]["law_reason"]
+    assert document(*asked, "2")["runs"][0]["law_reason"].endswith("it says the same")
+    assert "rank 0 -> rank 1, 1 message; it waited for its receiver" in " ".join(invoke(*asked, "2").split())
+
+
+def test_an_equal_one_is_not_faster() -> None:
+    names = ("--algorithm", "ring,bidirectional-ring")
+    assert (
+        ", as good as bidirectional-ring; "
+        in invoke("all-reduce", "--ranks", "8", "--size", "1B", *LINK, *names).splitlines()[0]
+    )
+
+
+def test_a_straggler_by_chance_says_how_often_it_was_behind() -> None:
+    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tokens", "40", "--straggler")
+    found = document(*job, "rank 3: link 8x 20%")["runs"][1]["steps_behind"]
+    assert 0 < found < 40
+    assert f"behind in {found} of 40 tokens" in invoke(*job, "rank 3: link 8x 20%")
+    assert "behind in" not in invoke(*job, "rank 3: 15%")
 
 
 def test_flags_of_a_topology_are_heard() -> None:

@@ -12,17 +12,20 @@ from hypothesis import strategies as st
 
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.link import Link
-from nhalf.simulate import everyone, network
+from nhalf.simulate import everyone, network, rounds
 from nhalf.simulate.building import Builder, together
 from nhalf.simulate.engine import Conditions, run
 from nhalf.simulate.path import by_cause, critical_path, utilisation
 from nhalf.simulate.program import Program
-from nhalf.simulate.programs import PROGRAMS, build
+from nhalf.simulate.programs import PROGRAMS, SEGMENTED, build
 from nhalf.simulate.programs.shape import Shape
 
 LINK = Link(5e-6, 50e9)
 EVERY = [(op, name) for op, names in PROGRAMS.items() for name in names]
 ALL_REDUCES = tuple(PROGRAMS["all-reduce"])
+
+POWERS = ("all-gather", "recursive-doubling")
+"""The program of powers of two only."""
 
 
 def made(op: str, name: str, ranks: int = 8, size: float = 16384.0, **more: float) -> Program:
@@ -73,6 +76,69 @@ def test_arrays_and_events_agree_where_ranks_send_to_many(
     assert arrays == pytest.approx(events, rel=1e-9)
 
 
+@pytest.mark.parametrize(("op", "name"), [pair for pair in EVERY if pair[1] not in SEGMENTED and pair != POWERS])
+@pytest.mark.parametrize("nics", [4, 2, 1])
+@pytest.mark.parametrize("port_slowness", [None, np.tile([1.0, 3.0, 1.5], 4)])
+def test_arrays_and_events_agree_across_nodes(
+    op: str, name: str, nics: int, port_slowness: np.ndarray[tuple[int], np.dtype[np.float64]] | None
+) -> None:
+    program = build(op, name, Shape(ranks=12, size_bytes=1e6, group=4))
+    net = network.nodes(12, Link(2e-6, 400e9), Link(8e-6, 50e9), per_node=4, nics=nics)
+    for late in (0.0, 3e-6, 50e-6):
+        starts = np.random.default_rng(7).exponential(late, (12, 3))
+        conditions = Conditions(starts_s=starts, port_slowness=port_slowness, reduction_s_per_byte=1e-12)
+        assert program.rounds is not None
+        if nics < 4 and sum(played.times for played in program.rounds()) > 1:
+            with pytest.raises(InputError, match="messages may meet"):
+                run(program, net, conditions, engine="arrays")
+            continue
+        arrays = run(program, net, conditions, engine="arrays").finished_s
+        events = run(program, net, conditions, engine="events").finished_s
+        assert arrays == pytest.approx(events, rel=1e-12)
+
+
+def test_a_rank_adds_up_once_it_has_sent_too() -> None:
+    # Rank 2 has its message after 2 ms, is done with sending to the slow port of rank 0 after 4, and adds up for 1 ms.
+    program = build("reduce-scatter", "ring", Shape(ranks=3, size_bytes=3e6))
+    conditions = Conditions(port_slowness=np.array([2.0, 1.0, 1.0]), reduction_s_per_byte=1e-9)
+    for engine in ("arrays", "events"):
+        found = run(program, network.switch(3, Link(0.0, 500e6)), conditions, engine=engine)
+        assert found.finished_s == pytest.approx([10e-3, 10e-3, 10e-3])
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 7])
+@pytest.mark.parametrize("topology", ["switch", "mesh", "ring"])
+@pytest.mark.parametrize("name", ["ring", "bidirectional-ring"])
+@pytest.mark.parametrize("ports", ["fifo", "fair", "blocking"])
+def test_rings_of_one_way_and_both_are_those_of_the_events(ranks: int, topology: str, name: str, ports: str) -> None:
+    link, source = Link(2e-6, 50e9), np.random.default_rng(4)
+    net = {"switch": network.switch, "mesh": network.mesh, "ring": network.ring}[topology](ranks, link)
+    program = made("all-reduce", name, ranks, 1e6)
+    meet = name == "bidirectional-ring" and (ranks == 2 or (topology == "switch" and ports != "fifo"))
+    for late, slow in ((0.0, np.ones(ranks)), (3e-6, np.ones(ranks)), (3e-6, 1 + source.random(ranks))):
+        conditions = Conditions(
+            starts_s=source.exponential(late, (ranks, 2)), port_slowness=slow, ports=ports, reduction_s_per_byte=1e-12
+        )
+        if meet and (topology != "switch" or ports != "fifo"):
+            with pytest.raises(InputError, match="messages may meet"):
+                run(program, net, conditions, engine="arrays")
+            continue
+        if topology == "ring" and ranks == 2:
+            continue
+        arrays = run(program, net, conditions, engine="arrays").finished_s
+        events = run(program, net, conditions, engine="events").finished_s
+        assert arrays == pytest.approx(events, rel=1e-9)
+
+
+def test_alike_ranks_of_two_rings_are_played_as_a_few() -> None:
+    program, net = made("all-reduce", "bidirectional-ring", 9, 9e6), network.switch(9, LINK)
+    told: list[int] = []
+    found = run(program, net, progress=told.append)
+    # Each port takes both halves of a step, one after the other.
+    assert found.finished_s == pytest.approx(np.full(9, 16 * (5e-6 + 1e6 / 50e9)))
+    assert sum(told) == program.messages
+
+
 @pytest.mark.parametrize(("name", "most_bytes"), [("ring", 80), ("two-shot", 70), ("recursive-doubling", 110)])
 def test_a_message_takes_few_bytes(name: str, most_bytes: float) -> None:
     pytest.importorskip("numba")
@@ -88,14 +154,34 @@ def test_a_message_takes_few_bytes(name: str, most_bytes: float) -> None:
     assert taken / program.messages < most_bytes
 
 
-@pytest.mark.parametrize("late", [0.0, 3e-6])
-def test_blocks_of_all_pairs_are_one_round(late: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    starts = np.random.default_rng(2).exponential(late, 40)
-    program, net = made("all-reduce", "two-shot", 40), network.switch(40, LINK)
-    whole = run(program, net, Conditions(starts_s=starts), engine="arrays").finished_s
-    monkeypatch.setattr(everyone, "_CELLS", 130)
-    monkeypatch.setattr(everyone, "_is_one", lambda _: False)
-    assert run(program, net, Conditions(starts_s=starts), engine="arrays").finished_s.tolist() == whole.tolist()
+@pytest.mark.parametrize("late", ["together", "one", "some", "all"])
+@pytest.mark.parametrize("port_slowness", [None, np.where(np.arange(40) == 7, 2.5, 1.0)])
+@pytest.mark.parametrize(
+    ("op", "name", "skew"),
+    [("all-reduce", "one-shot", 0.0), ("moe-dispatch", "direct", 1.5), ("moe-combine", "direct", 0.7)],
+)
+def test_all_pairs_without_a_list_are_those_of_the_events(
+    op: str,
+    name: str,
+    skew: float,
+    late: str,
+    port_slowness: np.ndarray[tuple[int], np.dtype[np.float64]] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rank = np.arange(40)
+    starts = {
+        "together": np.zeros(40),
+        "one": np.where(rank == 3, 2.5e-6, 0.0),
+        "some": np.where(rank % 7 == 3, 1.7e-6, np.where(rank % 5 == 0, 4.3e-6, 0.0)),
+        "all": np.random.default_rng(2).exponential(3e-6, 40),
+    }[late]
+    program, net = build(op, name, Shape(ranks=40, size_bytes=1e6, skew=skew)), network.switch(40, LINK)
+    conditions = Conditions(starts_s=starts, port_slowness=port_slowness)
+    events = run(program, net, conditions, engine="events").finished_s
+    monkeypatch.setattr(rounds, "_WORTH_NO_LIST", 0)
+    for cells in (2**24, 130):
+        monkeypatch.setattr(everyone, "_CELLS", cells)
+        assert run(program, net, conditions, engine="arrays").finished_s == pytest.approx(events, rel=1e-9)
 
 
 def test_all_pairs_of_many_ranks_need_no_list_of_messages() -> None:

@@ -47,7 +47,8 @@ def test_a_tree_goes_up_only_between_leaves() -> None:
 def test_nodes_go_through_the_nic_of_their_rank() -> None:
     net = network.nodes(8, LINK, Link(9e-6, 25e9), per_node=4, nics=2)
     assert names(net, 0, 3) == ["rank 0 out", "rank 3 in"]
-    assert names(net, 1, 6) == ["node 0 NIC 1 out", "node 1 NIC 0 in"]
+    assert names(net, 1, 6) == ["node 0 NIC 0 out", "node 1 NIC 1 in"]
+    assert names(net, 2, 5) == ["node 0 NIC 1 out", "node 1 NIC 0 in"]
     assert latency(net, 1, 6) == 9e-6
     assert not net.private
     assert network.nodes(8, LINK, LINK, per_node=4, nics=4).private

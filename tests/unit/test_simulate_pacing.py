@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -9,9 +10,10 @@ import pytest
 
 from nhalf import loading
 from nhalf.breakdown import columns
-from nhalf.decide import pacing
+from nhalf.decide import instead, pacing
 from nhalf.errors import InputError
 from nhalf.predict.step import decode
+from nhalf.simulate import engine
 from nhalf.simulate.engine import run
 from nhalf.simulate.straggler import Straggler, parse
 
@@ -68,7 +70,7 @@ def test_remedies_give_back_what_they_say() -> None:
     loop = made()
     behind = (parse("rank 3: 1.5x", 8),)
     found = {
-        one.name: one.tokens_per_s for one in pacing.remedies(pacing.alternatives(loop), behind, tokens=10, seed=1)
+        one.name: one.tokens_per_s for one in instead.remedies(instead.alternatives(loop), behind, tokens=10, seed=1)
     }
     assert found["remove or replace it"] == pytest.approx(pace().tokens_per_s)
     smaller = loading.load("llama-3.1-70b", on="h100-sxm", tp=4, batch=4)
@@ -97,15 +99,48 @@ def test_tokens_that_are_alike_are_played_once(text: str, draws: set[int]) -> No
 
 
 def test_no_remedy_is_an_algorithm_that_no_library_runs_across_nodes() -> None:
-    names = [one.name for one in pacing.alternatives(made(tp=16))]
+    names = [one.name for one in instead.alternatives(made(tp=16))]
     assert "ring instead of hierarchical" in names
     assert not [name for name in names if "shot" in name]
-    assert [one.name for one in pacing.alternatives(made()) if one.name.startswith("two-shot")]
+    assert [one.name for one in instead.alternatives(made()) if one.name.startswith("two-shot")]
 
 
 def test_no_remedy_is_a_group_that_does_not_fit_in_memory() -> None:
     loop = pacing.loop(loading.load("llama-3.1-405b", on="h100-sxm", tp=16))
-    assert not [one.name for one in pacing.alternatives(loop) if "smaller" in one.name]
+    assert not [one.name for one in instead.alternatives(loop) if "smaller" in one.name]
+
+
+@pytest.mark.parametrize(
+    ("system", "tp", "algorithm"),
+    [("mi300x", 8, "one-shot"), ("tpu-v5e", 4, "torus-2d"), ("tpu-v5e", 2, "ring"), ("h100-pcie", 16, "hierarchical")],
+)
+def test_the_loop_of_every_wiring_takes_the_predicted_step(system: str, tp: int, algorithm: str) -> None:
+    loop = pacing.loop(loading.load("llama-3.1-8b", on=system, tp=tp))
+    assert loop.algorithm == algorithm
+    assert pacing.pace(loop, (), tokens=3, seed=1).step_p50_s == pytest.approx(loop.step_s, rel=1e-9)
+    slow = pacing.pace(loop, (parse("rank 1: 1.5x", tp),), tokens=3, seed=1)
+    assert slow.step_p50_s == pytest.approx(loop.step_s + 0.5 * loop.collectives * loop.work_s, rel=0.02)
+    assert slow.pace_rank == 1
+
+
+def test_a_torus_is_offered_algorithms_of_neighbours_only() -> None:
+    names = [one.name for one in instead.alternatives(pacing.loop(loading.load("llama-3.1-8b", on="tpu-v5e", tp=4)))]
+    assert [name for name in names if " instead of " in name] == ["ring instead of torus-2d"]
+
+
+def test_jitter_across_nics_is_played_for_all_tokens_together() -> None:
+    loop = pacing.loop(loading.load("llama-3.1-70b", on="h100-sxm", tp=16), "hierarchical")
+    loop = replace(loop, algorithm="one-shot")
+    with mock.patch.object(engine, "_by_events", wraps=engine._by_events) as by_events:
+        found = pacing.pace(loop, (), tokens=20, seed=1, jitter_s=2e-6)
+    assert [call.args[2].starts_s for call in by_events.call_args_list] == [None] * by_events.call_count
+    # Together all ranks of a node send to the same rank of the other first; jitter spreads that, and saves time.
+    assert 0.9 * loop.step_s < found.step_p50_s < found.step_p99_s < loop.step_s
+
+
+def test_a_loop_on_three_axes_says_so_of_its_own_flag() -> None:
+    with pytest.raises(InputError, match=r"--tp: a torus of 2 x 2 x 2 is not simulated.* fewer --tp"):
+        pacing.loop(loading.load("llama-3.1-8b", on="tpu-v4", tp=8))
 
 
 def test_across_nodes_the_loop_is_hierarchical() -> None:

@@ -56,7 +56,7 @@ def test_a_schedule_survives_json() -> None:
 
 def test_an_incomplete_schedule_names_the_rank_that_lacks_something() -> None:
     short = {**CHAIN, "messages": CHAIN["messages"][:-1]}
-    with pytest.raises(InputError, match="rank 0 ends without the whole of block 0"):
+    with pytest.raises(InputError, match="rank 0 ends without the whole of block 0: what rank"):
         payload.check(schedule.read(short, where="x"))
 
 

@@ -42,7 +42,10 @@ class _Operations(click.Group):
 @click.group(cls=_Operations, invoke_without_command=True, no_args_is_help=False)
 @click.pass_context
 def simulate(context: click.Context) -> None:
-    """Simulate OP (all-reduce, all-gather, ...), a schedule.json, or `decode MODEL`, message by message."""
+    """Simulate OP (all-reduce, all-gather, ...), a schedule.json, or `decode MODEL`, message by message.
+
+    The flags of both: `nhalf simulate all-reduce --help`, `nhalf simulate decode --help`.
+    """
     if context.invoked_subcommand is None:
         from nhalf.simulate.programs import PROGRAMS
 
@@ -91,6 +94,9 @@ def collective(op: str, timeline: str | None, **flags: Any) -> None:  # noqa: AN
     """Simulate a collective, or a schedule of your own, message by message."""
     from nhalf.cli.simulate_runs import Session
 
+    path = Path(timeline) if timeline else None
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise InputError(f"{timeline} cannot be written: there is no such folder", where="--timeline", do="check it")
     session = Session.read(op, flags)
     if flags["draws"] or flags["skew"]:
         if timeline:
@@ -101,7 +107,7 @@ def collective(op: str, timeline: str | None, **flags: Any) -> None:  # noqa: AN
             )
         session.show_draws()
         return
-    session.show(timeline=Path(timeline) if timeline else None)
+    session.show(timeline=path)
 
 
 def count(flags: dict[str, Any], name: str, default: int) -> int:

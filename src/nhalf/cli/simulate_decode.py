@@ -11,8 +11,9 @@ from nhalf import loading, units
 from nhalf.cli import forms, output
 from nhalf.cli.simulate import count, needed
 from nhalf.cli.simulate_progress import Progress
-from nhalf.decide import pacing
+from nhalf.decide import instead, pacing
 from nhalf.decide.comparison import compare
+from nhalf.errors import InputError
 from nhalf.report import simulate_decode as report
 from nhalf.simulate import straggler
 
@@ -79,8 +80,8 @@ class _Study:
 
     def play(self) -> tuple[list[pacing.Pace], str]:
         """Return the undisturbed pace and that of each group with its remedies, and where an interrupt came."""
-        instead = pacing.alternatives(self.made) if self.groups else ()
-        played = len(self.groups) * sum(one.loop.collectives for one in instead)
+        others = instead.alternatives(self.made) if self.groups else ()
+        played = len(self.groups) * sum(one.loop.collectives for one in others)
         total = self.tokens * (self.made.collectives * (1 + len(self.groups)) + played)
         paces: list[pacing.Pace] = []
         with Progress("decode loop", total, what="collectives") as progress:
@@ -90,7 +91,7 @@ class _Study:
                 paces.append(pacing.pace(self.made, (), **options))
                 for group in self.groups:
                     paces.append(pacing.pace(self.made, group, **options))
-                    paces[-1] = replace(paces[-1], remedies=pacing.remedies(instead, group, **options))
+                    paces[-1] = replace(paces[-1], remedies=instead.remedies(others, group, **options))
             except KeyboardInterrupt:
                 return paces, progress.words
         return paces, ""
@@ -120,6 +121,12 @@ def _read(model: str, flags: dict[str, Any]) -> _Study:
     compare([scenario]).require_fit()
     jitter = units.parse(flags["jitter"], "time", where="--jitter") if flags["jitter"] else 0.0
     found = [straggler.parse(text, degree) for text in flags["stragglers"]]
+    if flags["seed"] and not (jitter or any(one.chance < 1 or one.what == "jitter" for one in found)):
+        raise InputError(
+            f"--seed {flags['seed']} would do nothing: nothing is random here",
+            where="--seed",
+            do="add --jitter 2us or --straggler 'rank 1: link 8x 5%', or leave it out",
+        )
     return _Study(
         made=made,
         tokens=count(flags, "tokens", 200),
@@ -132,5 +139,6 @@ def _read(model: str, flags: dict[str, Any]) -> _Study:
 def _next(model: str, flags: dict[str, Any]) -> str:
     """Return the command to run next."""
     if not flags["stragglers"]:
-        return "add --straggler 'rank 3: 1.15x', --straggler 'rank 3: link 8x 5%' or --jitter 2us"
+        jitter = "" if flags["jitter"] else " or --jitter 2us"
+        return f"add --straggler 'rank 1: 1.15x' or --straggler 'rank 1: link 8x 5%'{jitter}"
     return f"nhalf decode {model} --on {flags['system']} --tp {flags['tp']} for the undisturbed step, term by term"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.errors import InputError
+from nhalf.simulate import straggler
 from nhalf.simulate.machine import TOPOLOGIES
 from nhalf.simulate.programs import GROUPED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nhalf.simulate.program import Program
 
@@ -66,6 +67,39 @@ def check_group(programs: Iterable[Program], flags: Mapping[str, Any]) -> None:
             f"neither the topology {kind} nor an algorithm asked for has nodes",
             do="add --topology nodes, torus or tree, or leave it out",
         )
+
+
+def check_adding(programs: Sequence[Program], flags: Mapping[str, Any]) -> None:
+    """Refuse a reduction rate where nothing is added up, and a rank that computes slower where that takes no time.
+
+    Raises
+    ------
+    InputError
+        There is one of them.
+    """
+    slow = [text for text in flags["stragglers"] if straggler.parse(text, programs[0].ranks).what == "slow"]
+    if not slow and flags["reduction_rate"] is None:
+        return
+    adds_up = any(_adds_up(program) for program in programs)
+    if not adds_up:
+        why = f"{programs[0].op} adds nothing up"
+        _refuse(flags, ("reduction_rate",), why, do="leave it out, or simulate all-reduce, reduce-scatter or reduce")
+    if slow and flags["reduction_rate"] is None:
+        raise InputError(
+            f"{slow[0]!r} would do nothing: no rank of this run computes anything that takes time",
+            where="--straggler",
+            do=f"{'add --reduction-rate 1TB/s, or ' if adds_up else ''}take 'rank 3: link 2x' for a slow link, "
+            "'rank 3: 20us' for a late start, or nhalf simulate decode for a slow device",
+        )
+
+
+def _adds_up(program: Program) -> bool:
+    """Tell whether some receiver adds what it gets to what it has; a barrier's messages only say that they came."""
+    if program.op == "barrier":
+        return False
+    if program.steps is not None:
+        return bool(program.steps.reduces.any())
+    return program.rounds is not None and any(played.reduces for played in program.rounds())
 
 
 def _refuse(flags: Mapping[str, Any], names: Iterable[str], why: str, *, do: str) -> None:

@@ -55,7 +55,10 @@ class Progress:
         from rich.console import Console
         from rich.progress import Progress as Bar
 
-        bar = Bar(console=Console(stderr=True), transient=True)
+        console = Console(stderr=True)
+        if not console.is_terminal:
+            return  # it would leave an empty line in a file
+        bar = Bar(console=console, transient=True)
         self._task = bar.add_task(self._name, total=self._total if self._done else None, completed=self._done)
         bar.start()
         self._bar = bar

@@ -106,6 +106,8 @@ def _against_law(run: Run, machine: Machine, causes: dict[str, float]) -> tuple[
     timed = law.on(span) if law is not None else None
     if law is None or timed is None or not isinstance(run.time_s, float):
         why = f"there is no law for {program.op} by {program.algorithm} here"
+        if program.algorithm not in programs.PROGRAMS.get(program.op, {}):
+            why = "a schedule of your own has no law"
         if is_what_if(program.op, program.algorithm, machine):
             why += "; it reads the memory of its peers, which no library does across NICs: a what-if only"
         return None, None, why
@@ -143,16 +145,22 @@ def _reason(run: Run, machine: Machine, law: Law, causes: dict[str, float], law_
 def _reasons(run: Run, machine: Machine, law: Law, law_s: float) -> Iterator[tuple[bool, str]]:
     """Yield whether a reason applies, and its words; the more certain ones first."""
     conditions, ranks, name = run.conditions, run.program.ranks, run.program.algorithm
-    late = conditions.starts_s is not None and bool(np.any(conditions.starts_s != 0))
-    yield late, "ranks start at different times, which the law does not know"
+    handed = run.program.op == "send-recv" and ranks > 2  # noqa: PLR2004  a pair hands over once
+    yield handed, f"the law is one message, the simulation hands over through {ranks} ranks"
+    late_s = 0.0 if conditions.starts_s is None else float(np.max(conditions.starts_s))
+    yield late_s > 0, f"ranks start at different times, which the law does not know{_lateness(run, law_s, late_s)}"
     yield _uneven(run), "a rank or its port is slower than the others, which the law does not know"
-    slowest = min(float(link.bandwidth_bytes_per_s) for link in (machine.span.intra, machine.span.inter))
-    rounding_s = ROUNDED_BYTES * ranks / slowest
+    rounding_s = ROUNDED_BYTES * ranks / _slowest(run)
     yield abs(float(run.time_s) - law_s) <= rounding_s, "chunks are sent in whole bytes, where the law divides them"
     yield not machine.plain, f"the law is for a switch; here messages take {machine.words}"
+    nodes = machine.span.nodes
+    yield (
+        name == "chain-tree" and nodes > 1,
+        "the law is NCCL's, a chain in each node and a tree between them; the program is one chain through all ranks",
+    )
     yield name in programs.SEGMENTED, "segments meet at ports while the pipeline fills, which the law does not charge"
     yield conditions.ports == "blocking", "blocking ports are held for the latency too, and the law's are not"
-    slow_steps = name == "ring" and machine.span.nodes > 1 and conditions.protocol == "rendezvous"
+    slow_steps = name == "ring" and nodes > 1 and conditions.protocol == "rendezvous"
     yield (
         slow_steps,
         (
@@ -160,12 +168,37 @@ def _reasons(run: Run, machine: Machine, law: Law, law_s: float) -> Iterator[tup
             "pipeline, as --protocol eager does"
         ),
     )
+    yield (
+        name == "direct" and nodes > 1 and conditions.ports == "fifo",
+        (
+            "each rank sends to the next one first, so that all of a node meet at the NICs of the same ranks, one by "
+            "one; the law keeps all NICs busy, as --ports fair does"
+        ),
+    )
+    folds = nodes > 1 and name in ("recursive-doubling", "rabenseifner") and ranks & (ranks - 1) > 0
+    busiest = "the law charges each round what the busiest node takes for it"
+    yield folds, f"{ranks} ranks fold into a power of two, so that nodes differ in what they send; {busiest}"
     inexact = law.exact in ("powers of two", "upper bound") and ranks & (ranks - 1) > 0
     yield inexact, f"the law is exact for powers of two only, and {ranks} is none"
-    yield run.program.op == "send-recv", f"the law is one message, the simulation hands over through {ranks} ranks"
     yield conditions.protocol == "eager", "an eager sender does not wait for its receiver, so steps overlap"
     shared = not run.network.private
     yield shared, "ranks share NICs and fill each other's gaps, where the law divides the bandwidth"
+
+
+def _slowest(run: Run) -> float:
+    """Return the bandwidth of the slowest link of a run [bytes/s]."""
+    return float(run.network.capacity_bytes_per_s.min())
+
+
+def _lateness(run: Run, law_s: float, late_s: float) -> str:
+    """Return what the law and the last rank's lateness make together, beside the time."""
+    both_s, rounding_s = law_s + late_s, ROUNDED_BYTES * run.program.ranks / _slowest(run)
+    beyond_s = float(run.time_s) - both_s
+    words = f"; with the lateness of the last rank, {units.format_time(late_s)}, it says"
+    if abs(beyond_s) <= rounding_s + SAME * both_s:
+        return f"{words} the same"
+    side = "more than here" if beyond_s < 0 else "less than here"
+    return f"{words} {units.format_time(both_s)}, {units.format_time(abs(beyond_s))} {side}"
 
 
 def _uneven(run: Run) -> bool:

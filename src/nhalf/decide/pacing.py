@@ -8,6 +8,7 @@ together.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,10 @@ from nhalf.breakdown import columns
 from nhalf.collective import Op
 from nhalf.decide.agreement import is_what_if, shape_for
 from nhalf.errors import InputError
-from nhalf.layout import check
-from nhalf.link import Link
 from nhalf.predict import exchange, layer
-from nhalf.predict.memory import fits
 from nhalf.predict.step import decode
 from nhalf.simulate import network, programs
+from nhalf.simulate.compiled import WORTH_COMPILING, is_installed
 from nhalf.simulate.engine import Conditions, run
 from nhalf.simulate.machine import Machine, from_fabric
 from nhalf.simulate.rounds import can_play
@@ -32,13 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from nhalf.breakdown import Array
+    from nhalf.fabric import Fabric
     from nhalf.scenario import Scenario
     from nhalf.simulate.program import Program
 
-IN_NODE, ACROSS_NODES = "one-shot", "hierarchical"
-"""The algorithms that are played unless another is asked for."""
-OTHERS = ("ring", "recursive-doubling", "one-shot", "two-shot", "hierarchical")
-"""The algorithms that are tried as a remedy."""
+IN_NODE, ACROSS_NODES, ON_TORUS, IN_LINE = "one-shot", "hierarchical", "torus-2d", "ring"
+"""The algorithms that are played unless another is asked for: on a torus those of neighbours, who have the links."""
+LEADS = 0.25
+"""A rank that is the last to arrive less often than this does not lead: some places of a program are late by nature."""
 _READS = ("weights", "experts", "kv")
 """The columns of a step that are reading memory."""
 
@@ -55,8 +55,9 @@ class Remedy:
 class Pace:
     """A decode loop: its speed, the spread of its steps [s], and the rank that the others wait for most.
 
-    `straggler` is empty for the undisturbed loop; `pace_rank` is None where no rank leads in waiting, `pace_share` is
-    the share of the collectives at which it was the last to arrive.
+    `straggler` is empty where nobody is behind, `jitter_s` [s] is that of every rank in any case; `pace_rank` is None
+    where no rank leads in waiting, `pace_share` is the share of the collectives at which it was the last to arrive.
+    `behind` is in how many steps somebody was behind: a straggler may be by chance.
     """
 
     straggler: str
@@ -65,6 +66,8 @@ class Pace:
     step_p99_s: float
     pace_rank: int | None
     pace_share: float
+    jitter_s: float = 0.0
+    behind: int = 0
     remedies: tuple[Remedy, ...] = ()
 
 
@@ -109,9 +112,12 @@ def loop(scenario: Scenario, algorithm: str = "") -> Loop:
     ranks = scenario.layout.tensor_parallel
     if ranks < 2:  # noqa: PLR2004  one rank waits for nobody
         raise InputError("a TP group of one has nobody to wait for", where="--tp", allowed="2 or more")
-    machine = from_fabric(scenario.system.fabric, ranks)
-    name = algorithm or (IN_NODE if machine.span.nodes == 1 else ACROSS_NODES)
-    name = programs.algorithm("all-reduce", name)
+    machine = _machine(scenario.system.fabric, ranks)
+    name = programs.algorithm("all-reduce", algorithm or usual(machine))
+    if name in programs.GROUPED and not machine.group:
+        raise InputError(
+            f"{name} needs several nodes, or a torus", where="--algorithm", do="take another, or more --tp"
+        )
     shared = {column: float(np.mean(value)) for column, value in columns(decode(scenario)).items()}
     spent = sum(value for column, value in shared.items() if column.startswith("collective_"))
     found = next(one for one in exchange.exchanges(scenario, layer.tokens(scenario)) if one.op == Op.ALL_REDUCE)
@@ -128,6 +134,22 @@ def loop(scenario: Scenario, algorithm: str = "") -> Loop:
         size_bytes=size,
         reads_share=sum(shared.get(name, 0.0) for name in _READS) / (sum(shared.values()) - spent),
     )
+
+
+def _machine(fabric: Fabric, ranks: int) -> Machine:
+    """Return the machine of a TP group."""
+    try:
+        return from_fabric(fabric, ranks)
+    except InputError as error:
+        do = error.do.replace("--ranks", "--tp")
+        raise InputError(error.what, where="--tp", allowed=error.allowed, do=do) from error
+
+
+def usual(machine: Machine) -> str:
+    """Return the algorithm that is played unless another is asked for."""
+    if machine.network.kind == "torus":
+        return ON_TORUS if 1 < machine.group < machine.span.ranks else IN_LINE
+    return IN_NODE if machine.span.nodes == 1 else ACROSS_NODES
 
 
 def pace(
@@ -157,7 +179,7 @@ def pace(
                 progress(len(chosen))
     share = last / (tokens * made.collectives)
     rank = int(np.argmax(share))
-    leads = bool(share[rank] > 1.5 / made.ranks)
+    leads = bool(share[rank] > max(LEADS, 1.5 / made.ranks))
     return Pace(
         straggler=", ".join(one.text for one in stragglers),
         tokens_per_s=made.batch / float(steps.mean()),
@@ -165,6 +187,8 @@ def pace(
         step_p99_s=float(np.percentile(steps, 99)),
         pace_rank=rank if leads else None,
         pace_share=float(share[rank]) if leads else 0.0,
+        jitter_s=jitter_s,
+        behind=int(active.any(axis=0).sum()),
     )
 
 
@@ -190,7 +214,7 @@ def _play(made: Loop, behind: Sequence[Straggler], tokens: _Tokens) -> Iterator[
     program, net = _collective(made, made.algorithm)
     slowed = net.slowed(factors(behind, made.ranks, "link"))
     conditions = Conditions()
-    engine = "arrays" if can_play(program, slowed, conditions.ports, conditions.protocol) else ""
+    engine = _engine(program, slowed, conditions, program.messages * played * made.collectives)
     ready = np.repeat(starts(behind, made.ranks)[:, None], played, axis=1)
     for _ in range(made.collectives):
         ready += work
@@ -202,100 +226,23 @@ def _play(made: Loop, behind: Sequence[Straggler], tokens: _Tokens) -> Iterator[
         yield ready.max(axis=0), last
 
 
+def _engine(program: Program, net: network.Network, conditions: Conditions, messages: int) -> str:
+    """Return the engine for a loop of so many messages in all, which is worth more than one collective's is."""
+    if can_play(program, net, conditions.ports, conditions.protocol):
+        return "arrays"
+    compiles = messages >= WORTH_COMPILING and is_installed() and not os.environ.get("NUMBA_DISABLE_JIT")
+    return "compiled events" if compiles else ""
+
+
 def _collective(made: Loop, algorithm: str) -> tuple[Program, network.Network]:
     """Return the all-reduce of a loop and links on which it takes, undisturbed, what the prediction says."""
-    program = _program(made, algorithm)
-    own = program if algorithm == made.algorithm else _program(made, made.algorithm)
+    program = all_reduce_of(made, algorithm)
+    own = program if algorithm == made.algorithm else all_reduce_of(made, made.algorithm)
     plain = float(run(own, made.machine.network).time_s)
-    return program, _stretched(made.machine, made.ranks, made.collective_s / plain)
+    return program, made.machine.network.stretched(made.collective_s / plain)
 
 
-def _program(made: Loop, algorithm: str) -> Program:
+def all_reduce_of(made: Loop, algorithm: str) -> Program:
+    """Return the all-reduce of a loop by an algorithm."""
     size = max(1.0, made.size_bytes)
     return programs.build("all-reduce", algorithm, shape_for(algorithm, made.ranks, size, made.machine))
-
-
-def _stretched(machine: Machine, ranks: int, factor: float) -> network.Network:
-    """Return the network of a machine with every time multiplied by a factor."""
-    span = machine.span
-    if machine.network.kind == "nodes":
-        return network.nodes(
-            ranks,
-            _times(span.intra, factor),
-            _times(span.inter, factor),
-            per_node=machine.group,
-            nics=max(1, min(machine.group, round(float(span.rails)))),
-        )
-    if machine.network.kind == "switch":
-        return network.switch(ranks, _times(span.intra, factor))
-    raise InputError(
-        f"a decode loop on {machine.words} is not simulated",
-        where="--on",
-        allowed="systems whose devices are on a switch",
-    )
-
-
-def _times(link: Link, factor: float) -> Link:
-    return Link(float(link.latency_s) * factor, float(link.bandwidth_bytes_per_s) / factor)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Alternative:
-    """A loop that could be run instead, with the stragglers or, when `cured`, without them."""
-
-    name: str
-    loop: Loop
-    cured: bool
-
-
-def alternatives(made: Loop) -> tuple[Alternative, ...]:
-    """Return what could be run instead of a loop: no stragglers, a smaller group, another algorithm.
-
-    Algorithms that no library runs on the loop's nodes are left out.
-    """
-    found = [Alternative(name="remove or replace it", loop=made, cured=True)]
-    smaller = _smaller(made)
-    if smaller is not None:
-        name = f"a smaller group without it: TP{smaller.ranks}"
-        found.append(Alternative(name=name, loop=smaller, cured=True))
-    base = float(run(_program(made, made.algorithm), made.machine.network).time_s)
-    for name in OTHERS:
-        grouped = name == "hierarchical" and made.machine.span.nodes == 1
-        if name == made.algorithm or grouped or is_what_if(Op.ALL_REDUCE, name, made.machine):
-            continue
-        plain = float(run(_program(made, name), made.machine.network).time_s)
-        other = replace(made, algorithm=name, collective_s=made.collective_s * plain / base)
-        found.append(Alternative(name=f"{name} instead of {made.algorithm}", loop=other, cured=False))
-    return tuple(found)
-
-
-def remedies(
-    instead: Sequence[Alternative],
-    stragglers: Sequence[Straggler],
-    *,
-    tokens: int,
-    seed: int,
-    jitter_s: float = 0.0,
-    progress: Callable[[int], None] | None = None,
-) -> tuple[Remedy, ...]:
-    """Return what each alternative leads to, best first; the other arguments are those of `pace`."""
-    found = []
-    for one in instead:
-        behind = () if one.cured else stragglers
-        played = pace(one.loop, behind, tokens=tokens, seed=seed, jitter_s=jitter_s, progress=progress)
-        found.append(Remedy(name=one.name, tokens_per_s=played.tokens_per_s))
-    return tuple(sorted(found, key=lambda remedy: -remedy.tokens_per_s))
-
-
-def _smaller(made: Loop) -> Loop | None:
-    """Return the loop of half the group, or None where the model does not split so or does not fit in memory."""
-    half = made.ranks // 2
-    if half < 2 or made.ranks % 2:  # noqa: PLR2004  a group of one has no loop
-        return None
-    layout = replace(made.scenario.layout, tensor_parallel=half)
-    try:
-        check(layout, made.scenario.transformer, made.scenario.system.fabric)
-        smaller = replace(made.scenario, layout=layout)
-        return None if fits(smaller) == "no" else loop(smaller)
-    except InputError:
-        return None

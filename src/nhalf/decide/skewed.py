@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nhalf.decide.lateness import lateness
+
 if TYPE_CHECKING:
+    from nhalf.decide.lateness import Lateness
     from nhalf.simulate.engine import Run
     from nhalf.simulate.straggler import Skew
 
@@ -22,10 +25,11 @@ class Spread:
     """The times of many draws [s]: their mean, median and 99th percentile, and the time without skew.
 
     `latest_s` is the mean of the last arrival, `expected_s` what theory says of it by `rule`; `cost_s` is what skew
-    adds to the mean time. `what_if` is that of `Outcome`.
+    adds to the mean time, and `lateness` tells how it does. `what_if` is that of `Outcome`.
     """
 
     algorithm: str
+    ranks: int
     draws: int
     base_s: float
     mean_s: float
@@ -34,6 +38,7 @@ class Spread:
     latest_s: float
     expected_s: float
     rule: str
+    lateness: Lateness | None
     what_if: bool
 
     @property
@@ -50,6 +55,7 @@ def spread(run: Run, base: Run, skew: Skew, *, what_if: bool = False) -> Spread:
     expected, rule = expected_latest(skew, run.program.ranks)
     return Spread(
         algorithm=run.program.algorithm,
+        ranks=run.program.ranks,
         draws=len(times),
         base_s=float(base.time_s),
         mean_s=float(times.mean()),
@@ -58,6 +64,7 @@ def spread(run: Run, base: Run, skew: Skew, *, what_if: bool = False) -> Spread:
         latest_s=latest,
         expected_s=expected,
         rule=rule,
+        lateness=lateness(run, skew),
         what_if=what_if,
     )
 

@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
     from nhalf.decide.agreement import Outcome
     from nhalf.decide.convoy import Convoy
-    from nhalf.decide.skewed import Spread
     from nhalf.report.canvas import Canvas
     from nhalf.simulate.path import Stretch
+    from nhalf.simulate.program import Program
 
 _SHOWN = 4
 """Links of a chain of ranks that are spelled out at either end of it."""
 _BUSY = 3
-_UNREAL = "a what-if only, no library runs it across NICs"
+UNREAL = "a what-if only, no library runs it across NICs"
 _LARGE = 1e3
 """A ratio from which all its digits are shown, not its order of magnitude."""
+_AHEAD = 1.005
+"""A ratio below this is none."""
 _SMALL = 1e-3
 """A difference below this is shown by its order of magnitude."""
 
@@ -38,7 +40,7 @@ def write(outcomes: Sequence[Outcome], canvas: Canvas, *, where: str, next_comma
     canvas.paragraph(_verdict(outcomes), bold=True)
     canvas.paragraph(f"{units.format_time(_time(best))} by {best.run.program.algorithm}")
     run = best.run
-    canvas.heading(f"{_task(best)}, {where}; ports {run.conditions.ports}, {run.conditions.protocol}")
+    canvas.heading(f"{task(best.run.program)}, {where}; ports {run.conditions.ports}, {run.conditions.protocol}")
     shown = [cause for cause in CAUSES if any(one.causes[cause] for one in outcomes)]
     canvas.place(_table(outcomes, shown, canvas, marked=[outcomes.index(best)] if len(outcomes) > 1 else []))
     for one in outcomes:
@@ -68,9 +70,8 @@ def _time(one: Outcome) -> float:
     return float(one.run.time_s)
 
 
-def _task(one: Outcome) -> str:
+def task(program: Program) -> str:
     """Return what was simulated."""
-    program = one.run.program
     size = "" if program.op == "barrier" else f" of {units.format_size(program.size_bytes)}"
     return f"{program.op}{size} on {program.ranks} ranks"
 
@@ -89,12 +90,8 @@ def _verdict(outcomes: Sequence[Outcome]) -> str:
     what = f"{name} takes {units.format_time(_time(best))}"
     if len(real) > 1:
         worst = max(real, key=_time)
-        ratio = _time(worst) / _time(best)
         among = f"{len(real)}" if len(real) == len(outcomes) else f"the {len(real)} that can run"
-        what = (
-            f"{name} is the fastest of {among}: {units.format_time(_time(best))}, "
-            f"{f'{ratio:.3g}' if ratio < _LARGE else f'{ratio:,.0f}'}x faster than {worst.run.program.algorithm}"
-        )
+        what = f"{name} is the fastest of {among}: {units.format_time(_time(best))}, {_ahead(best, worst)}"
     what = f"{what}; {100 * share:.0f} % of it is {cause}." if cause else f"{what}."
     if best.convoy is not None:
         what += (
@@ -102,11 +99,19 @@ def _verdict(outcomes: Sequence[Outcome]) -> str:
             f"{units.format_time(best.convoy.fair_s)}."
         )
     if best.what_if:
-        return f"{what} It is {_UNREAL}."
+        return f"{what} It is {UNREAL}."
     beyond = min((one for one in outcomes if one.what_if), key=_time, default=best)
     if _time(beyond) < _time(best):
-        what += f" {beyond.run.program.algorithm} would take {units.format_time(_time(beyond))}: {_UNREAL}."
+        what += f" {beyond.run.program.algorithm} would take {units.format_time(_time(beyond))}: {UNREAL}."
     return what
+
+
+def _ahead(best: Outcome, worst: Outcome) -> str:
+    """Return how far the fastest is ahead of the slowest."""
+    ratio, name = _time(worst) / _time(best), worst.run.program.algorithm
+    if ratio < _AHEAD:
+        return f"as good as {name}"
+    return f"{f'{ratio:.3g}' if ratio < _LARGE else f'{ratio:,.0f}'}x faster than {name}"
 
 
 def _main_cause(one: Outcome) -> tuple[str, float]:
@@ -187,7 +192,7 @@ def path_words(path: Sequence[Stretch]) -> str:
         parts.append(f"rank {first.rank} starts {units.format_time(first.length_s)} late")
     messages = [stretch for stretch in path if stretch.kind == "message"]
     if messages:
-        parts.append(f"{_chain(messages)}, each waiting for the one before it: {len(messages)} messages")
+        parts.append(f"{_chain(messages)}, {_length(messages)}")
     queued = max(messages, key=lambda stretch: stretch.queueing_s, default=None)
     if queued is not None and queued.queueing_s > 0:
         parts.append(
@@ -196,10 +201,15 @@ def path_words(path: Sequence[Stretch]) -> str:
         )
     late = sum(1 for stretch in messages if stretch.waited_for == "receiver")
     if late:
-        parts.append(f"{late} of them waited for their receiver")
+        parts.append("it waited for its receiver" if len(messages) == 1 else f"{late} of them waited for the receiver")
     last = path[-1]
     parts.append(f"rank {last.peer} ends last at {units.format_time(last.end_s)}")
     return "; ".join(parts) + "."
+
+
+def _length(messages: Sequence[Stretch]) -> str:
+    """Return how many messages follow each other."""
+    return "1 message" if len(messages) == 1 else f"each waiting for the one before it: {len(messages)} messages"
 
 
 def _chain(messages: Sequence[Stretch]) -> str:
@@ -262,56 +272,3 @@ def _stretch(stretch: Stretch) -> dict[str, Any]:
         "queueing_s": stretch.queueing_s,
         "waited_for": stretch.waited_for or None,
     }
-
-
-def write_spreads(
-    spreads: Sequence[Spread], canvas: Canvas, *, ranks: int, task: str, skew: str, next_command: str
-) -> None:
-    """Write the times of many draws: the verdict, the table, and theory beside the mean of the latest arrival."""
-    best = min([one for one in spreads if not one.what_if] or spreads, key=lambda one: one.mean_s)
-    unreal = [one.algorithm for one in spreads if one.what_if]
-    canvas.paragraph(
-        f"Skew of {skew} makes {best.algorithm} take {units.format_time(best.mean_s)} on average, "
-        f"{units.format_time(best.cost_s)} more than together; it waits for the slowest rank.",
-        bold=True,
-    )
-    canvas.paragraph(f"p50 {units.format_time(best.p50_s)}, p99 {units.format_time(best.p99_s)}")
-    canvas.heading(f"{task}, {best.draws} draws")
-    canvas.table(
-        ["<algorithm", "no skew", "mean", "p50", "p99", "skew costs"],
-        [
-            [
-                one.algorithm,
-                *map(units.format_time, (one.base_s, one.mean_s, one.p50_s, one.p99_s, one.cost_s)),
-            ]
-            for one in spreads
-        ],
-        marked=[spreads.index(best)] if len(spreads) > 1 else [],
-    )
-    canvas.paragraph(
-        f"The latest of {ranks} ranks arrives {units.format_time(best.latest_s)} late on average, in every row alike; "
-        f"theory says {units.format_time(best.expected_s)}: {best.rule}."
-    )
-    for name in unreal:
-        canvas.paragraph(f"  {name}: {_UNREAL}.", indent="    ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {next_command}", indent="    ")
-
-
-def spreads_document(
-    spreads: Sequence[Spread], outcomes: Sequence[Outcome], *, where: str, skew: str, partial: str = ""
-) -> dict[str, Any]:
-    """Return the document of many draws: the runs without skew, each with its draws; `partial` as in `document`."""
-    found = document(outcomes, where=where, partial=partial)
-    for entry, one in zip(found["runs"], spreads, strict=True):
-        entry["draws"] = {
-            "skew": skew,
-            "draws": one.draws,
-            "mean_s": one.mean_s,
-            "p50_s": one.p50_s,
-            "p99_s": one.p99_s,
-            "latest_s": one.latest_s,
-            "expected_latest_s": one.expected_s,
-            "rule": one.rule,
-        }
-    return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nhalf import units
 from nhalf.report.document import envelope
 from nhalf.report.verdict import joined
+from nhalf.report.words import counted
 from nhalf.simulate.machine import more_than_sold
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 MATTERS = 0.005
 """A loss below this share is called none."""
+
+_MOSTLY = 0.5
+"""A rank that is the last to arrive at this share of the collectives sets the pace."""
 
 
 def write(
@@ -33,18 +37,20 @@ def write(
     `slow` are the texts of stragglers that do all of their work slower; `partial` says what was interrupted.
     """
     base, *others = paces
-    canvas.paragraph(_verdict(base, others, partial=partial), bold=True)
+    jitter_s = base.jitter_s
+    verdict = _jitter(made, base) if jitter_s and not others else _verdict(base, others, partial=partial)
+    canvas.paragraph(verdict, bold=True)
     shown = others[-1] if others else base
     canvas.paragraph(f"{shown.tokens_per_s:.4g} tokens/s, {units.format_time(shown.step_p50_s)} per step")
     scenario = made.scenario
     canvas.heading(
         f"{scenario.transformer.name} on {scenario.system.name}, TP{made.ranks}, batch {made.batch:g}: "
-        f"{tokens} tokens, "
+        f"{counted(tokens, 'token')}, "
         f"{made.collectives} all-reduces of {units.format_size(made.size_bytes)} by {made.algorithm} in each step"
     )
     rows = [
         [
-            one.straggler or "none",
+            one.straggler or ("none but jitter" if jitter_s else "none"),
             f"{one.tokens_per_s:.4g}",
             _lost(base, one),
             units.format_time(one.step_p50_s),
@@ -64,6 +70,15 @@ def write(
         canvas.paragraph(
             f"  With {joined(list(slow))} all work of the device takes that much longer, reading memory too, which is "
             f"{100 * made.reads_share:.0f} % of it. A throttled core clock alone leaves that as it is, and costs less.",
+            indent="  ",
+        )
+    for one in others:
+        if one.behind < tokens:
+            canvas.paragraph(f"  {one.straggler}: behind in {one.behind} of {counted(tokens, 'token')}.", indent="  ")
+    if jitter_s:
+        canvas.paragraph(
+            f"  In every row each stretch of work of each rank is {units.format_time(jitter_s)} longer on average, at "
+            f"random (exponential). Without that jitter the loop makes {made.batch / made.step_s:.4g} tokens/s.",
             indent="  ",
         )
     assumed = more_than_sold(scenario.system.name, made.ranks)
@@ -101,6 +116,15 @@ def _paced(one: Pace) -> str:
     )
 
 
+def _jitter(made: Loop, base: Pace) -> str:
+    """Return what jitter costs."""
+    lost = 1 - base.tokens_per_s * made.step_s / made.batch
+    what = f"Jitter of {units.format_time(base.jitter_s)} on every rank"
+    if lost < 0:
+        return f"{what} costs nothing: ranks that are apart meet less at ports ({-100 * lost:.1f} % more tokens)."
+    return f"{what} costs {100 * lost:.1f} % of the tokens."
+
+
 def _verdict(base: Pace, others: Sequence[Pace], *, partial: str) -> str:
     """Return what the straggler costs and what helps most."""
     if not others and partial:
@@ -112,7 +136,7 @@ def _verdict(base: Pace, others: Sequence[Pace], *, partial: str) -> str:
     if lost < MATTERS:
         return f"{worst.straggler} costs next to nothing ({100 * lost:.1f} % of the tokens)."
     verdict = f"{worst.straggler} costs {100 * lost:.1f} % of the tokens"
-    if worst.pace_rank is not None:
+    if worst.pace_rank is not None and worst.pace_share >= _MOSTLY:
         verdict += f": rank {worst.pace_rank} sets the pace"
     if not worst.remedies:
         return f"{verdict}."
@@ -136,6 +160,8 @@ def document(made: Loop, paces: Sequence[Pace], *, tokens: int, partial: str = "
             "collectives": made.collectives,
             "work_s": made.work_s,
             "collective_s": made.collective_s,
+            "jitter_s": paces[0].jitter_s,
+            "undisturbed_tokens_per_s": made.batch / made.step_s,
             "what_if": made.is_what_if,
             "assumed": more_than_sold(made.scenario.system.name, made.ranks) or None,
             "partial": partial or None,
@@ -145,7 +171,9 @@ def document(made: Loop, paces: Sequence[Pace], *, tokens: int, partial: str = "
                     "tokens_per_s": one.tokens_per_s,
                     "step_p50_s": one.step_p50_s,
                     "step_p99_s": one.step_p99_s,
+                    "steps_behind": one.behind,
                     "pace_rank": one.pace_rank,
+                    "pace_share": one.pace_share if one.pace_rank is not None else None,
                     "remedies": [{"name": remedy.name, "tokens_per_s": remedy.tokens_per_s} for remedy in one.remedies],
                 }
                 for one in paces

@@ -1,44 +1,48 @@
 """The agenda of the event engine: what is due, by time and then by number.
 
-Two sequences hold it: here `times` is a heap of (time, number) for `heapq`, which is written in C, and `names` only
-says whether there is a hole. Taking leaves one at the top, which the next entry fills: most events put one off.
-Compiled, `binary_heap` takes the place of this module.
+Here it is a heap of (time, number) for `heapq`, which is written in C. Taking leaves a hole at the top, which the next
+entry fills: most events put one off. Compiled, `binary_heap` takes the place of this module.
 """
 
 from __future__ import annotations
 
 from heapq import heappop, heappush, heapreplace
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import MutableSequence
+from typing import NamedTuple
 
 NEVER = 1e300
 
 
-def empty() -> tuple[list[tuple[float, int]], list[int]]:
-    """Return an agenda with nothing on it."""
-    return [], [0]
+class Agenda(NamedTuple):
+    """A heap of (time, number), and `hole[0]`, which says whether its first entry has been taken."""
+
+    heap: list[tuple[float, int]]
+    hole: list[int]
 
 
-def put(times: list[tuple[float, int]], names: MutableSequence[int], time: float, name: int) -> None:
+def empty(most: int) -> Agenda:
+    """Return an agenda with nothing on it, whatever the most entries that it will hold."""
+    del most  # a list grows
+    return Agenda(heap=[], hole=[0])
+
+
+def put(agenda: Agenda, time: float, name: int) -> None:
     """Add an event."""
-    if names[0]:
-        names[0] = 0
-        heapreplace(times, (time, name))
+    if agenda.hole[0]:
+        agenda.hole[0] = 0
+        heapreplace(agenda.heap, (time, name))
     else:
-        heappush(times, (time, name))
+        heappush(agenda.heap, (time, name))
 
 
-def next_time(times: list[tuple[float, int]], names: MutableSequence[int]) -> float:
+def next_time(agenda: Agenda) -> float:
     """Return when the next event is due; NEVER when there is none."""
-    if names[0]:
-        names[0] = 0
-        heappop(times)
-    return times[0][0] if times else NEVER
+    if agenda.hole[0]:
+        agenda.hole[0] = 0
+        heappop(agenda.heap)
+    return agenda.heap[0][0] if agenda.heap else NEVER
 
 
-def take(times: list[tuple[float, int]], names: MutableSequence[int]) -> tuple[float, int]:
+def take(agenda: Agenda) -> tuple[float, int]:
     """Take the next event off the agenda, which must hold one, after a look at `next_time`."""
-    names[0] = 1
-    return times[0]
+    agenda.hole[0] = 1
+    return agenda.heap[0]

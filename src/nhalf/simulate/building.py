@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.program import Graph, Program
+from nhalf.simulate.graph import Graph
+from nhalf.simulate.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +65,10 @@ def together(programs: Sequence[Program], places: Sequence[Sequence[int]], ranks
     Their data are not checked: each is another group's.
     """
     graphs = [program.graph() for program in programs]
-    shifts = np.cumsum([0, *(len(graph.rank) for graph in graphs)]).astype(np.int32)
-    mapped = [np.asarray(place, dtype=np.int32)[graph.rank] for graph, place in zip(graphs, places, strict=True)]
+    shifts = np.cumsum([0, *(graph.steps for graph in graphs)]).astype(np.int32)
+    mapped = [
+        np.asarray(place, dtype=np.int32)[graph.step_ranks()] for graph, place in zip(graphs, places, strict=True)
+    ]
     pairs = list(zip(graphs, shifts[:-1], strict=True))
     joined = Graph(
         ranks=ranks,

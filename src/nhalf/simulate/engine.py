@@ -10,7 +10,7 @@ import numpy as np
 
 from nhalf.errors import InputError
 from nhalf.simulate.compiled import WORTH_COMPILING, is_installed
-from nhalf.simulate.network import must_hold, paths
+from nhalf.simulate.network import must_hold, paths_of
 from nhalf.simulate.program import check_messages
 from nhalf.simulate.rounds import Player, can_play
 from nhalf.simulate.tables import Conditions, Record, Tables, adding
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nhalf.breakdown import Array
+    from nhalf.simulate.graph import Graph
     from nhalf.simulate.network import Network
-    from nhalf.simulate.program import Graph, Program
+    from nhalf.simulate.program import Program
 
 WORTH_ARRAYS = 50_000
 """Messages from which a program whose ranks send to many runs as arrays, without a record."""
@@ -127,7 +128,7 @@ def _by_arrays(
     found = None
     if player.rows is not None:
         graph = program.graph()
-        ways = paths(network, graph.source, graph.target)
+        ways = paths_of(network, graph)
         opened, closed = np.concatenate(player.rows[:-1]), np.concatenate(player.rows[1:])
         posted = np.maximum(opened[graph.source_step], opened[graph.target_step])
         ended = posted + (ways.latency_s[ways.of] + graph.size_bytes / ways.rate_bytes_per_s[ways.of])
@@ -156,7 +157,7 @@ def _by_events(
     check_messages(program.algorithm, program.ranks, max(program.messages, program.step_count))
     must_hold(f"a {network.kind}", network.ranks, len(network.capacity_bytes_per_s))
     graph = program.graph()
-    ways = paths(network, graph.source, graph.target)
+    ways = paths_of(network, graph)
     starts = _starts(program, conditions)
     draws = starts[:, None] if starts.ndim == 1 else starts
     worth = graph.messages * draws.shape[1] >= WORTH_COMPILING and is_installed()
@@ -190,4 +191,4 @@ def _settle(finished: Array, graph: Graph, closed: Sequence[float]) -> None:
         # The steps of a rank follow each other, so its last one closes last.
         np.maximum(finished, ends[-graph.ranks :], out=finished)
         return
-    np.maximum.at(finished, graph.rank, ends)
+    np.maximum.at(finished, graph.step_ranks(), ends)

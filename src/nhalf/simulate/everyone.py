@@ -1,8 +1,8 @@
-"""Everyone to everyone at once: the round in which each rank sends to every other, in blocks of ranks.
+"""Everyone to everyone at once: the round in which each rank sends to every other, a few receivers at a time.
 
-Its messages have no list: 16,384 ranks send 268 million. On a mesh a block of senders is all that is in memory; on a
-switch it is when each message reaches its receiver's port, 8 bytes a message. Where all ranks begin together and all
-messages and ports are alike, every rank does what the first one does, and only that one is played.
+Its messages have no list: 16,384 ranks send 268 million, of which those to some hundred receivers are in memory. Where
+all ranks begin together and all messages and ports are alike, every rank does what the first one does, and only that
+one is played.
 """
 
 from __future__ import annotations
@@ -12,26 +12,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf.errors import InputError
-from nhalf.simulate.queueing import along, one_by_one
+from nhalf.simulate.queueing import one_by_one
+from nhalf.simulate.senders import Senders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from nhalf.breakdown import Array
     from nhalf.simulate.network import Network
-    from nhalf.simulate.round import AllPairs
+    from nhalf.simulate.round import AllPairs, Ints
 
-_CELLS = 4_000_000
-"""Messages in a block: a hundred MB with all that is kept of them while they are sorted."""
+_CELLS = 2**24
+"""Messages in a block: 134 MB of arrivals."""
 _MOST_CELLS = 2**28
-"""Messages whose arrivals are kept at once: 2 GB, all pairs of 16,384 ranks."""
+"""Messages that are played one by one: all pairs of 16,384 ranks take half a minute."""
+_TIE = 1e-9
+"""Arrivals closer than this share of the time that the port needs are at once, and served by their senders' numbers."""
 
 
 def last_ends(network: Network, ready: Array, played: AllPairs, tick: Callable[[int], None]) -> Array:
     """Return when the last message that each rank sends or receives ends [s], for ranks that are ready at given times.
 
-    The sums are those of the event engine in its order, so that ties fall the same way. `tick` is told of messages as
-    they are done.
+    `tick` is told of messages as they are done.
 
     Raises
     ------
@@ -88,7 +90,8 @@ def _on_mesh(network: Network, ready: Array, played: AllPairs, latency: float, t
         end = np.maximum(ready[block, None], ready[None, :])
         end += latency
         end += played.sizes_of(block, every) / capacity[block]
-        _set_own(end, block, -np.inf)
+        own = np.arange(len(end))
+        end[own, own + block.start] = -np.inf
         np.maximum(last, end.max(axis=0), out=last)
         last[block] = np.maximum(last[block], end.max(axis=1))
         tick(end.size - len(end))
@@ -99,32 +102,39 @@ def _on_switch(network: Network, ready: Array, played: AllPairs, latency: float,
     """Return the last ends where each rank has a port out and a port in that serve in order of arrival."""
     ranks, every = len(ready), slice(None)
     out, back = network.capacity_bytes_per_s[:ranks], network.capacity_bytes_per_s[ranks:]
-    arrival = np.empty((ranks, ranks))
-    for block in _blocks(ranks):
-        sources = np.arange(ranks)[block, None]
-        targets = (sources + np.arange(1, ranks)) % ranks
-        sending = np.broadcast_to(played.sizes_of(block, every) / out[block, None], (len(sources), ranks))
-        begun = one_by_one(np.maximum(ready[sources], ready[targets]), along(sending, targets))
-        begun += latency
-        arrival[sources, targets] = begun
+    senders = Senders.of(ready, played, out)
     last = np.full(ranks, -np.inf)
     for block in _blocks(ranks):
-        asked = np.ascontiguousarray(arrival[:, block].T)
-        _set_own(asked, block, np.inf)  # a rank sends itself nothing: let that come last
-        size = played.sizes_of(every, block)
-        needed = np.broadcast_to((size / back[None, block]).T, asked.shape)
-        end = one_by_one(asked, needed)
-        end += needed
-        # Where a sender's port is the slower one, its last byte leaves it later than the receiver's port could take it.
-        np.maximum(end, asked + (size / out[:, None]).T, out=end)
-        _set_own(end, block, -np.inf)
-        last[block] = np.maximum(last[block], end.max(axis=1))
-        np.maximum(last, end.max(axis=0), out=last)
-        tick(end.size - len(end))
+        arrivals = senders.begun(block)
+        arrivals += latency
+        for target, arrival in zip(range(block.start, block.stop), arrivals, strict=True):
+            size = np.broadcast_to(played.sizes_of(every, slice(target, target + 1))[:, 0], ranks)
+            order, asked = _by_arrival(arrival, target, float(size.max() / back[target]))
+            end = _served(asked, size[order] / back[target])
+            # Where a sender's port is the slower one, its last byte leaves it later than the receiver's could take it.
+            np.maximum(end, asked + size[order] / out[order], out=end)
+            last[order] = np.maximum(last[order], end)
+            last[target] = max(last[target], end.max())
+            tick(ranks - 1)
     return last
 
 
-def _set_own(values: Array, block: slice, value: float) -> None:
-    """Set what a block of ranks would send itself or get from itself."""
-    own = np.arange(len(values))
-    values[own, own + block.start] = value
+def _by_arrival(arrival: Array, target: int, needed_s: float) -> tuple[Ints, Array]:
+    """Return the senders of what a rank receives in the order in which it arrives, and when it does [s]."""
+    arrival[target] = np.inf  # a rank sends itself nothing: let that come last
+    order = np.argsort(arrival)[:-1]
+    asked = arrival[order]
+    later = np.diff(asked) > _TIE * needed_s
+    if not later.all():
+        # The sort is quick and does not keep the order of what is equal; nor is what should be, to the last bit.
+        edges = np.flatnonzero(np.diff(later, prepend=True, append=True))
+        for start, stop in zip(edges[::2], edges[1::2] + 1, strict=True):
+            order[start:stop].sort()
+        asked = arrival[order]
+    return order, asked
+
+
+def _served(asked: Array, needed: Array) -> Array:
+    """Return when a port has served messages that ask at given times [s], in order."""
+    done = np.cumsum(needed)
+    return np.maximum.accumulate(asked - done + needed) + done

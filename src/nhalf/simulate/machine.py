@@ -63,7 +63,7 @@ def from_links(ranks: int, link: Link, wiring: Wiring) -> Machine:
         )
     if kind in ("torus", "tree", "nodes") and not wiring.group:
         raise InputError(
-            f"a {kind} needs to know how many ranks are in a {_GROUP[kind]}",
+            f"the topology {kind} needs to know how many ranks are in a {_GROUP[kind]}",
             where="--ranks-per-node",
             allowed=f"a divisor of {ranks}",
         )

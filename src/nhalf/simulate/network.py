@@ -20,13 +20,13 @@ import numpy as np
 
 from nhalf.breakdown import Array
 from nhalf.errors import InputError
-from nhalf.simulate.program import MOST_AT_ONCE, Indices
+from nhalf.simulate.graph import Indices, Pairs
+from nhalf.simulate.program import MOST_AT_ONCE
 from nhalf.simulate.round import Ints
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from nhalf.link import Link
+    from nhalf.simulate.graph import Graph
 
 Route: TypeAlias = Callable[[Ints, Ints], tuple[Ints, Array]]
 """(sources, targets) -> (links, latency): the links each message crosses, padded with -1, and its latency [s]."""
@@ -71,6 +71,15 @@ class Network:
         for link, factor in touched.items():
             capacity[link] /= factor
         return replace(self, capacity_bytes_per_s=capacity)
+
+    def stretched(self, factor: float) -> Network:
+        """Return the network on which every message takes `factor` times as long."""
+
+        def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
+            links, latency = self.route(source, target)
+            return links, latency * factor
+
+        return replace(self, capacity_bytes_per_s=self.capacity_bytes_per_s / factor, route=route)
 
 
 def switch(ranks: int, link: Link) -> Network:
@@ -135,9 +144,10 @@ def tree(ranks: int, link: Link, *, leaf: int, oversubscription: float, hop_late
 
 
 def nodes(ranks: int, intra: Link, inter: Link, *, per_node: int, nics: int) -> Network:
-    """Return nodes of `per_node` ranks on a switch each, with `nics` NICs that their ranks share in turn.
+    """Return nodes of `per_node` ranks on a switch each, with `nics` NICs, each shared by neighbours.
 
-    A device's port into the node and its way to a NIC are different links; rank j of a node uses NIC j mod `nics`.
+    A device's port into the node and its way to a NIC are different links. Devices next to each other share a NIC, as
+    they do a PCIe switch: NCCL sends through the nearest one.
     """
     if per_node < 1 or ranks % per_node:
         raise InputError(
@@ -154,8 +164,8 @@ def nodes(ranks: int, intra: Link, inter: Link, *, per_node: int, nics: int) -> 
 
     def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
         away = source // per_node != target // per_node
-        out = 2 * ranks + source // per_node * nics + source % per_node % nics
-        back = 2 * ranks + count + target // per_node * nics + target % per_node % nics
+        out = 2 * ranks + source * nics // per_node
+        back = 2 * ranks + count + target * nics // per_node
         links = np.stack([np.where(away, out, source), np.where(away, back, target + ranks)], axis=1)
         return links, np.where(away, alpha_x, alpha_i)
 
@@ -198,12 +208,13 @@ def torus(columns: int, rows: int, link: Link, *, hop_latency_s: float | None = 
         return np.where(hops < np.abs(steps)[:, None], direction * ranks + at, -1)
 
     def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
-        must_hold(f"a {kind}", ranks, len(source) * (columns // 2 + rows // 2))
         across = _shorter((target % columns - source % columns) % columns, columns)
         along = _shorter((target // columns - source // columns) % rows, rows)
+        longest = [int(np.abs(steps).max(initial=0)) for steps in (across, along)]
+        must_hold(f"a {kind}", ranks, len(source) * sum(longest))
         corner = source // columns * columns + target % columns
         links = np.concatenate(
-            [leg(source, across, columns // 2, along_row=True), leg(corner, along, rows // 2, along_row=False)], axis=1
+            [leg(source, across, longest[0], along_row=True), leg(corner, along, longest[1], along_row=False)], axis=1
         )
         # Padding goes to the end, so that a path reads from left to right.
         order = np.argsort(links < 0, axis=1, kind="stable")
@@ -293,24 +304,35 @@ def paths(network: Network, source: Ints | Indices, target: Ints | Indices) -> P
         A message from a rank to itself or to a rank that the network does not have.
     """
     pairs, of = _distinct(source, target, network.ranks)
-    start, end = pairs // network.ranks, pairs % network.ranks
-    if len(start) and np.any(start == end):
-        raise InputError(f"rank {start[start == end][0]} sends a message to itself", where="schedule")
-    links, latency = network.route(start, end)
-    used = links >= 0
-    offsets = np.zeros(len(pairs) + 1, dtype=np.int32)
-    np.cumsum(used.sum(axis=1), out=offsets[1:])
+    source, target = (side.astype(np.int32) for side in np.divmod(pairs, network.ranks))
+    return _routes(network, Pairs(of=of, source=source, target=target))
+
+
+def paths_of(network: Network, graph: Graph) -> Paths:
+    """Return the routes of a graph's messages (errors as in `paths`)."""
+    return paths(network, graph.source, graph.target) if graph.pairs is None else _routes(network, graph.pairs)
+
+
+def _routes(network: Network, pairs: Pairs) -> Paths:
+    """Return a route for each pair of ranks."""
+    own = pairs.source[pairs.source == pairs.target]
+    if len(own):
+        raise InputError(f"rank {own[0]} sends a message to itself", where="schedule")
+    links, latency = network.route(pairs.source.astype(np.int64), pairs.target.astype(np.int64))
+    columns = np.asfortranarray(links)  # NumPy takes short rows one by one, and is several times slower at it
+    start = np.zeros(len(links) + 1, dtype=np.int32)
+    np.cumsum((columns >= 0).sum(axis=1), out=start[1:])
     return Paths(
-        of=of,
-        start=offsets,
-        links=links[used].astype(np.int32),
+        of=pairs.of,
+        start=start,
+        links=links[links >= 0].astype(np.int32),
         latency_s=latency,
-        rate_bytes_per_s=narrowest(network.capacity_bytes_per_s, links, used),
+        rate_bytes_per_s=narrowest(network.capacity_bytes_per_s, columns),
     )
 
 
-def narrowest(capacity: Array, links: Ints, used: NDArray[np.bool_]) -> Array:
-    """Return the capacity of the narrowest link of each route [bytes/s]."""
+def narrowest(capacity: Array, links: Ints) -> Array:
+    """Return the capacity of the narrowest link of each route [bytes/s]; routes are padded with -1."""
     if len(capacity) and (capacity.strides == (0,) or np.all(capacity == capacity[0])):
         return np.broadcast_to(capacity[0], len(links))
-    return np.asarray(np.where(used, capacity[np.maximum(links, 0)], np.inf).min(axis=1, initial=np.inf))
+    return np.asarray(np.append(capacity, np.inf)[links].min(axis=1, initial=np.inf))

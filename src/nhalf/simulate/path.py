@@ -9,7 +9,6 @@ import numpy as np
 
 if TYPE_CHECKING:
     from nhalf.simulate.engine import Run
-    from nhalf.simulate.round import Ints
     from nhalf.simulate.tables import Record
 
 Kind: TypeAlias = Literal["start", "message", "reduction"]
@@ -47,7 +46,7 @@ def critical_path(run: Run) -> list[Stretch]:
     Empty when the run kept no record.
     """
     record = run.record
-    if record is None or not len(record.graph.rank):
+    if record is None or not record.graph.steps:
         return []
     walk = _Walk(record)
     stretches: list[Stretch] = []
@@ -75,11 +74,11 @@ class _Walk:
 
     def __init__(self, record: Record) -> None:
         graph = record.graph
-        steps = np.arange(len(graph.rank) + 1)
+        steps = np.arange(graph.steps + 1)
         self.record = record
-        self.sends = np.searchsorted(graph.source_step, steps)
-        self.received = np.argsort(graph.target_step, kind="stable")
-        self.receives = np.searchsorted(graph.target_step[self.received], steps)
+        self.ranks = graph.step_ranks()
+        self.sends = graph.sends()
+        self.receives, self.received = graph.receives()
         order = np.argsort(graph.before[:, 1], kind="stable")
         self.earlier = graph.before[order, 0]
         self.befores = np.searchsorted(graph.before[order, 1], steps)
@@ -88,7 +87,7 @@ class _Walk:
         """Add what a step's end is due to, and return the step to go on from; -1 at the start."""
         record = self.record
         opened, closed = float(record.opened_s[step]), float(record.closed_s[step])
-        rank = int(record.graph.rank[step])
+        rank = int(self.ranks[step])
         message, arrived = self._last_message(step, closed)
         settled = max(opened, arrived)
         if closed - settled > 1e-15 * closed:
@@ -106,8 +105,8 @@ class _Walk:
         stretches.append(
             Stretch(
                 kind="message",
-                rank=int(record.graph.rank[source]),
-                peer=int(record.graph.rank[target]),
+                rank=int(self.ranks[source]),
+                peer=int(self.ranks[target]),
                 message=message,
                 begin_s=posted,
                 end_s=arrived,
@@ -123,9 +122,9 @@ class _Walk:
     def _last_message(self, step: int, closed: float) -> tuple[int, float]:
         """Return the message of a step that ended last by its close, received ones first; -1 when there is none."""
         record = self.record
-        candidates: list[Ints] = [
+        candidates = [
             self.received[self.receives[step] : self.receives[step + 1]],
-            np.arange(self.sends[step], self.sends[step + 1]),
+            np.arange(self.sends[step], self.sends[step + 1], dtype=np.int32),
         ]
         best, latest = -1, -np.inf
         for messages in candidates:
@@ -144,7 +143,7 @@ class _Walk:
             if self.record.closed_s[last] >= opened:
                 return last
         if opened > 0:
-            rank = int(self.record.graph.rank[step])
+            rank = int(self.ranks[step])
             stretches.append(Stretch(kind="start", rank=rank, peer=rank, message=-1, begin_s=0.0, end_s=opened))
         return -1
 

@@ -13,11 +13,14 @@ from nhalf.simulate.program import ALL, ANY, LATEST_BITMASK, NONE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nhalf.simulate.program import Goal, Graph, Program
+    from nhalf.simulate.graph import Graph
+    from nhalf.simulate.program import Goal, Program
     from nhalf.simulate.round import Ints
 
 _SEED = 20260101
 _WORD = 64
+_NAMED = 4
+"""Ranks that an error names, of those whose parts are missing."""
 State = NDArray[np.uint64]
 """Shape (ranks, blocks, words): which contributions a rank's copy of a block holds."""
 
@@ -101,9 +104,9 @@ def message_levels(graph: Graph) -> Ints:
 
     A message waits for what its sender's step waits for, and is waited for by what follows the receiver's step.
     """
-    depth = np.zeros(len(graph.rank), dtype=np.int64)
+    depth = np.zeros(graph.steps, dtype=np.int64)
     while True:
-        arrived = np.zeros(len(graph.rank), dtype=np.int64)
+        arrived = np.zeros(graph.steps, dtype=np.int64)
         np.maximum.at(arrived, graph.target_step, depth[graph.source_step] + 1)
         closed = np.maximum(depth, arrived)
         after = depth.copy()
@@ -147,6 +150,18 @@ def _doubled(source: Ints, target: Ints, blocks: Ints, first: int) -> InputError
     )
 
 
+def _missing(wanted: State, held: State, *, exact: bool) -> str:
+    """Return whose parts are missing, in words; nothing where fingerprints do not tell."""
+    if not exact:
+        return ""
+    bits = np.unpackbits((wanted & ~held).view(np.uint8), bitorder="little")
+    ranks = [str(rank) for rank in np.flatnonzero(bits)]
+    if not ranks:
+        return ""
+    named = ", ".join(ranks[:_NAMED]) + (f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else "")
+    return f": what rank{'s' if len(ranks) > 1 else ''} {named} had at the start never reaches it"
+
+
 def _compare(state: State, goal: Goal, parts: State, *, exact: bool) -> None:
     """Refuse an end that is not the goal's."""
     wanted = _state(goal.finish, parts, exact=exact)
@@ -154,8 +169,9 @@ def _compare(state: State, goal: Goal, parts: State, *, exact: bool) -> None:
     if not wrong.any():
         return
     rank, block = (int(index) for index in np.argwhere(wrong)[0])
+    missing = _missing(wanted[rank, block], state[rank, block], exact=exact)
     raise InputError(
-        f"rank {rank} ends without the whole of block {block}"
+        f"rank {rank} ends without the whole of block {block}{missing}"
         if goal.finish[rank, block] != NONE
         else f"rank {rank} ends with block {block}, which it should not have",
         where=f"rank {rank}, block {block}",

@@ -7,20 +7,18 @@ A program is a stream of rounds where it can be (a ring on 16,384 ranks is half 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError
+from nhalf.simulate.graph import Graph, Indices
+from nhalf.simulate.unrolling import unrolled
+
+__all__ = ["ALL", "ANY", "NONE", "Goal", "Graph", "Indices", "Program", "check_messages", "check_ranks"]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from nhalf.breakdown import Array
     from nhalf.simulate.round import AllPairs, Ints, Round
-
-Indices: TypeAlias = NDArray[np.int32]
 
 MOST_RANKS = 2**20
 """More ranks are a slip of the pen: a ring among them would take days."""
@@ -28,72 +26,6 @@ MOST_AT_ONCE = 2**25
 """Messages that a run may hold in memory at once; with what is kept about each they take several GB."""
 LATEST_BITMASK = 128
 """Contributions are checked one bit each up to this many ranks, and by fingerprint above."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Graph:
-    """Steps of ranks and the messages between them.
-
-    A step opens when every step before it has closed, posts its messages (their `source_step` sends them, their
-    `target_step` receives them), and closes when they are done and what it reduces has been added up. Messages are
-    sorted by their source step. `edges` says which step follows which, one (earlier, later) pair a row; where they are
-    left out, step i is followed by step i + `stride`. `earliest_s` [s] keeps a step from opening sooner; `blocks` is
-    what each message carries.
-    """
-
-    ranks: int
-    rank: Indices
-    source_step: Indices
-    target_step: Indices
-    size_bytes: Array
-    reduces: NDArray[np.bool_]
-    edges: NDArray[np.int32] | None = None
-    stride: int = 0
-    blocks: Ints | None = None
-    earliest_s: Array | None = None
-
-    @property
-    def messages(self) -> int:
-        """Return how many messages there are."""
-        return len(self.source_step)
-
-    @property
-    def source(self) -> Indices:
-        """Return the rank that sends each message."""
-        return self.rank[self.source_step]
-
-    @property
-    def target(self) -> Indices:
-        """Return the rank that receives each message."""
-        return self.rank[self.target_step]
-
-    @property
-    def before(self) -> NDArray[np.int32]:
-        """Return the edges, also where only their stride is kept; shape (edges, 2)."""
-        if self.edges is not None:
-            return self.edges
-        later = np.arange(self.stride, len(self.rank), dtype=np.int32)
-        return np.stack([later - np.int32(self.stride), later], axis=1)
-
-    def followers(self) -> tuple[Indices, Indices]:
-        """Return the steps that follow each step, as a ragged list: offsets and steps; empty where a stride says it."""
-        if self.edges is None:
-            return np.zeros(1, dtype=np.int32), np.zeros(0, dtype=np.int32)
-        earlier, later = self.edges[:, 0], self.edges[:, 1]
-        return offsets(earlier, len(self.rank)), np.ascontiguousarray(later[grouped(earlier)])
-
-    def awaits(self) -> Indices:
-        """Return how many steps come before each step."""
-        if self.edges is not None:
-            return np.bincount(self.edges[:, 1], minlength=len(self.rank)).astype(np.int32)
-        found = np.ones(len(self.rank), dtype=np.int32)
-        found[: self.stride] = 0
-        return found
-
-    def reduced_bytes(self) -> Array:
-        """Return what each step adds up [bytes]."""
-        weights = np.where(self.reduces, self.size_bytes, 0.0)
-        return np.bincount(self.target_step, weights=weights, minlength=len(self.rank)).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -141,7 +73,7 @@ class Program:
     def step_count(self) -> int:
         """Return how many steps its graph has: of rounds, one for each rank in each playing."""
         if self.steps is not None:
-            return len(self.steps.rank)
+            return self.steps.steps
         return self.ranks * sum(played.times for played in self._rounds())
 
     def is_paired(self) -> bool:
@@ -153,60 +85,7 @@ class Program:
 
     def graph(self) -> Graph:
         """Return the program as a graph: its own, or its rounds with one step per rank and round."""
-        return self.steps if self.steps is not None else from_rounds(self.ranks, list(self._rounds()))
-
-
-def from_rounds(ranks: int, rounds: Sequence[Round | AllPairs]) -> Graph:
-    """Return rounds as a graph; the step of rank r in the i-th playing is i x ranks + r."""
-    played = [one for one in rounds for _ in range(one.times)]
-    counts = [one.messages for one in played]
-    base = np.arange(len(played), dtype=np.int32) * ranks
-    source, target = np.repeat(base, counts), np.repeat(base, counts)
-    ends = np.cumsum([0, *counts])
-    for one, start, end in zip(played, ends, ends[1:], strict=False):
-        source[start:end] += one.source
-        target[start:end] += one.target
-    alike = len({one.size_bytes for one in rounds if isinstance(one.size_bytes, float)}) == 1 and all(
-        isinstance(one.size_bytes, float) for one in rounds
-    )
-    sizes = (
-        np.broadcast_to(np.float64(rounds[0].size_bytes), len(source))
-        if alike
-        else np.concatenate([one.sizes for one in played] or [np.zeros(0)])
-    )
-    reduces = np.repeat(np.array([one.reduces for one in played], dtype=np.bool_), counts)
-    if np.any(source[1:] < source[:-1]):
-        order = grouped(source)
-        source, target, reduces = source[order], target[order], reduces[order]
-        sizes = sizes if alike else sizes[order]
-    return Graph(
-        ranks=ranks,
-        rank=np.arange(len(played) * ranks, dtype=np.int32) % np.int32(ranks),
-        source_step=source,
-        target_step=target,
-        size_bytes=sizes,
-        reduces=reduces,
-        stride=ranks,
-    )
-
-
-def offsets(values: Indices, length: int) -> Indices:
-    """Return where the entries of each of `length` values start in a sorted list of them, and where the last end."""
-    found = np.zeros(length + 1, dtype=np.int32)
-    np.cumsum(np.bincount(values, minlength=length), out=found[1:])
-    return found
-
-
-def grouped(values: Indices) -> Indices:
-    """Return the places of the entries of an array, those of the lowest value first, each value's in order."""
-    if not len(values):
-        return np.zeros(0, dtype=np.int32)
-    place = np.full(int(values.max()) + 1, -1, dtype=np.int32)
-    count = np.arange(len(values), dtype=np.int32)
-    place[values] = count
-    if np.array_equal(place[values], count):
-        return place[place >= 0]  # all are different: no need to sort
-    return np.argsort(values, kind="stable").astype(np.int32)
+        return self.steps if self.steps is not None else unrolled(self.ranks, list(self._rounds()))
 
 
 def check_ranks(ranks: int) -> None:

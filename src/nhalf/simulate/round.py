@@ -23,7 +23,8 @@ class Round:
 
     Message i moves `size_bytes` [bytes] (one number, or one per message) from `source[i]` to `target[i]`; the round is
     played `times` times. The receiver of a round that `reduces` adds what it gets to what it has. `shift` is set when
-    every rank sends one message to the rank `shift` places on, in rank order.
+    every rank sends one message to the rank `shift` places on, in rank order; where the round goes `both_ways`, each
+    also sends one to the rank so many places back, all of those after the others.
     """
 
     source: Ints
@@ -33,6 +34,7 @@ class Round:
     reduces: bool = False
     times: int = 1
     shift: int = 0
+    both_ways: bool = False
 
     @property
     def messages(self) -> int:
@@ -46,11 +48,9 @@ class Round:
 
     def is_paired(self) -> bool:
         """Tell whether no rank sends, and none receives, more than one message."""
+        if self.both_ways:
+            return False
         return bool(self.shift) or all(len(side) == 0 or np.bincount(side).max() <= 1 for side in self._sides())
-
-    def is_regular(self) -> bool:
-        """Tell whether every rank that sends does so equally often, and likewise every rank that receives."""
-        return all(len(set(np.bincount(side)) - {0}) <= 1 for side in self._sides())
 
     def _sides(self) -> tuple[Ints, Ints]:
         return self.source, self.target
@@ -71,6 +71,7 @@ class AllPairs:
     reduces: bool = False
     times: int = 1
     shift: int = 0
+    both_ways: bool = False
 
     @property
     def messages(self) -> int:
@@ -116,7 +117,3 @@ class AllPairs:
     def is_paired(self) -> bool:
         """Tell whether no rank sends more than one message."""
         return self.ranks == 2  # noqa: PLR2004  a pair
-
-    def is_regular(self) -> bool:
-        """Tell that every rank sends equally often."""
-        return True

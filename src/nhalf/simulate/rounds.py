@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nhalf.simulate.both_ways import BothWays, can_go_both_ways
 from nhalf.simulate.everyone import last_ends
+from nhalf.simulate.flood import Flood, can_flood
 from nhalf.simulate.network import narrowest
-from nhalf.simulate.queueing import one_by_one
-from nhalf.simulate.round import AllPairs
+from nhalf.simulate.round import AllPairs, Round
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Self
 
     from nhalf.breakdown import Array
     from nhalf.simulate.network import Network
     from nhalf.simulate.program import Program
-    from nhalf.simulate.round import Ints, Round
 
 _DENSE_CELLS = 4_000_000
+"""Messages, those of all draws together, that are played at once."""
+_WORTH_NO_LIST = 250_000
+"""Messages of all pairs of one draw from which they are played without a list."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,11 +48,13 @@ class Player:
     def play(self, program: Program) -> None:
         """Play a whole program."""
         for played in program.rounds() if program.rounds is not None else ():
-            if played.shift:
+            if played.shift and not played.both_ways:
                 self._turns(played)
+            elif isinstance(played, Round) and can_go_both_ways(program, self.network):
+                self._both_ways(played)
             elif played.is_paired():
                 self._exchanges(played)
-            elif isinstance(played, AllPairs) and (self.ready.ndim == 1 or played.messages > _DENSE_CELLS):
+            elif isinstance(played, AllPairs) and self._is_for_everyone(played):
                 self._everyone(played)
             else:
                 self._floods(played)
@@ -73,7 +77,7 @@ class Player:
 
     def _message_times(self, played: Round | AllPairs) -> Array:
         links, latency = self.network.route(played.source, played.target)
-        rate = narrowest(self.network.capacity_bytes_per_s, links, links >= 0)
+        rate = narrowest(self.network.capacity_bytes_per_s, links)
         return np.asarray(latency + played.sizes / rate, dtype=np.float64)
 
     def _column(self, values: Array) -> Array:
@@ -96,18 +100,23 @@ class Player:
         last, first = ready[-shift:], ready[:shift]
         end_near, end_last = end[:-shift], end[-shift:]
         end_far, end_first = end[shift:], end[:shift]
-        arrived = end if adding is None else np.empty_like(end)
-        arrived_near, arrived_last = arrived[:-shift], arrived[-shift:]
+        received = None if adding is None else np.roll(adding, shift, axis=0)
         for _ in range(played.times):
             self._keep()
             np.maximum(near, far, out=end_near)
             np.maximum(last, first, out=end_last)
             end += duration
-            if adding is not None:
-                np.add(end, adding, out=arrived)
-            np.maximum(end_far, arrived_near, out=far)
-            np.maximum(end_first, arrived_last, out=first)
+            np.maximum(end_far, end_near, out=far)
+            np.maximum(end_first, end_last, out=first)
+            if received is not None:
+                ready += received
             self._tick(played.messages * draws)
+
+    def _both_ways(self, played: Round) -> None:
+        """Play rounds in which every rank sends to both of its neighbours."""
+        alone = self._message_times(played)
+        way = BothWays.of(played, self.network, self.adding_s_per_byte, alone, columns=self.ready.ndim > 1)
+        way.play_all(self.ready, played.times, self._tick)
 
     def _exchanges(self, played: Round | AllPairs) -> None:
         """Play rounds in which a rank sends at most one message and receives at most one."""
@@ -117,8 +126,16 @@ class Player:
             self._keep()
             end = np.maximum(self.ready[source], self.ready[target]) + duration
             self.ready[source] = end
-            self.ready[target] = np.maximum(self.ready[target], end if adding is None else end + adding)
+            self.ready[target] = np.maximum(self.ready[target], end)
+            if adding is not None:
+                self.ready[target] += adding
             self._tick(played.messages * (self.ready.size // len(self.ready)))
+
+    def _is_for_everyone(self, played: AllPairs) -> bool:
+        """Tell whether the round of all pairs is played without a list of its messages."""
+        if self.network.kind == "nodes":
+            return False
+        return played.messages > (_DENSE_CELLS if self.ready.ndim > 1 else _WORTH_NO_LIST)
 
     def _everyone(self, played: AllPairs) -> None:
         """Play the round in which every rank sends to every other."""
@@ -132,7 +149,7 @@ class Player:
 
     def _floods(self, played: Round | AllPairs) -> None:
         """Play rounds in which every rank sends to many: each port serves one message at a time, in order."""
-        flood = _Flood.of(played, self.network, self.adding_s_per_byte)
+        flood = Flood.of(played, self.network, self.adding_s_per_byte)
         draws = self.ready if self.ready.ndim > 1 else self.ready[:, None]
         step = max(1, _DENSE_CELLS // played.messages)
         parts = [draws[:, draw : draw + step] for draw in range(0, draws.shape[1], step)]
@@ -143,80 +160,14 @@ class Player:
                 self._tick(played.messages * part.shape[1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Flood:
-    """A round in which ranks send to many: the ports of each message, how long it takes them, and what is added [s].
-
-    `first_s` is the time at the sender's port, `last_s` at the receiver's; `leaving` and `arriving` are the messages
-    of each of these ports, shape (ports, messages), and None where pairs have links of their own.
-    """
-
-    source: Ints
-    target: Ints
-    latency_s: Array
-    first_s: Array
-    last_s: Array
-    leaving: Ints | None
-    arriving: Ints | None
-    added_s: Array | None
-
-    @classmethod
-    def of(cls, played: Round | AllPairs, network: Network, adding_s_per_byte: Array) -> Self:
-        """Return a round as it is on a network."""
-        source, target, sizes = played.source, played.target, played.sizes
-        links, latency = network.route(source, target)
-        taking = sizes[:, None] / network.capacity_bytes_per_s[links]
-        added = None
-        if played.reduces and np.any(adding_s_per_byte):
-            added = np.bincount(target, weights=sizes, minlength=network.ranks) * adding_s_per_byte
-        leaving = arriving = None
-        if network.kind != "mesh":
-            # Messages count in the order of a graph, by their sources: it decides who is first among those that tie.
-            order = np.argsort(source, kind="stable")
-            leaving = order.reshape(len(np.unique(source)), -1)
-            arriving = order[np.argsort(target[order], kind="stable")].reshape(len(np.unique(target)), -1)
-        return cls(
-            source=source,
-            target=target,
-            latency_s=latency,
-            first_s=taking[:, 0],
-            last_s=taking[:, -1],
-            leaving=leaving,
-            arriving=arriving,
-            added_s=added,
-        )
-
-    def play(self, ready: Array) -> None:
-        """Play the round, and put off in place when each rank is ready [s], shape (ranks, draws)."""
-        first, last, latency = (values[:, None] for values in (self.first_s, self.last_s, self.latency_s))
-        posted = np.maximum(ready[self.source], ready[self.target])
-        # The same sums in the same order as in the event engine, so that ties fall the same way.
-        if self.leaving is None or self.arriving is None:
-            end = posted + latency + first
-        else:
-            arrival = _begun(posted, first, self.leaving) + latency
-            end = np.maximum(arrival + first, _begun(arrival, last, self.arriving) + last)
-        arrived = np.full_like(ready, -np.inf)
-        np.maximum.at(arrived, self.source, end)
-        np.maximum.at(arrived, self.target, end)
-        np.maximum(ready, arrived, out=ready)
-        if self.added_s is not None:
-            ready += self.added_s[:, None]
-
-
 def can_play(program: Program, network: Network, ports: str, protocol: str) -> bool:
     """Tell whether a program's messages never meet, or meet only at ports that serve in order of arrival."""
     if protocol != "rendezvous" or program.rounds is None:
         return False
     if network.private and program.is_paired():
         return True
+    if can_go_both_ways(program, network):
+        return ports == "fifo" or network.kind != "switch" or program.is_paired()
     if network.kind == "mesh":
-        return True
-    return ports == "fifo" and network.kind == "switch" and all(played.is_regular() for played in program.rounds())
-
-
-def _begun(asked: Array, needed: Array, lists: Ints) -> Array:
-    """Return when its port begins to serve each message [s]."""
-    begun = np.empty_like(asked)
-    begun[lists] = one_by_one(asked[lists], needed[lists])
-    return begun
+        return not any(played.both_ways for played in program.rounds())
+    return ports == "fifo" and can_flood(program, network)

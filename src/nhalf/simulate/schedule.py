@@ -57,7 +57,12 @@ def read(document: Mapping[str, Any], *, where: str) -> Program:
     _add(builder, messages, names, where)
     _no_circle(messages, names, where)
     if op is not None and op not in _GOALS:
-        raise InputError(f"op {op!r} has no known result", where=f"{where}: op", allowed=", ".join(_GOALS))
+        raise InputError(
+            f"op {op!r} has no known result",
+            where=f"{where}: op",
+            allowed=", ".join(_GOALS),
+            do=did_you_mean(str(op), _GOALS),
+        )
     return Program(
         op=str(op or "schedule"),
         algorithm=str(document.get("name", "schedule")),

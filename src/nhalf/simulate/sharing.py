@@ -8,218 +8,168 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import MutableSequence, Sequence
+from nhalf.simulate.flows import ENDED, NO_LIMIT, OVER, SPARE, STAMP, TOUCHED, Flows, settle, touch, withdraw
 
-    from nhalf.simulate.kernels import Plan, Work
+if TYPE_CHECKING:
+    from nhalf.simulate.kernels import Plan
 
 CAUTION = 1e-9
 """The part by which a rate must be below a limit to count as below it."""
-SAME_SHARE = 1e-12
-"""Links whose shares differ by less than this part are full at the same time."""
+SAME = 1e-12
+"""Links whose shares differ by less than this part are full, and flows whose ends do so end, at the same time."""
 
 
-def join(  # noqa: PLR0913, PLR0917  tables one by one: see `kernels`
-    message: int,
-    route: int,
-    path_start: Sequence[int],
-    path: Sequence[int],
-    shift: int,
-    head: MutableSequence[int],
-    users: MutableSequence[int],
-    after: MutableSequence[int],
-    before: MutableSequence[int],
-    touched: list[int],
-) -> None:
-    """Put a message on each link of its path; a link's messages are a list from `head` on by `after` and `before`."""
-    start = path_start[route]
-    for place in range(start, path_start[route + 1]):
-        link = path[place]
-        entry = (message << shift) + place - start
-        old = head[link]
-        after[entry] = old
-        before[entry] = -1
-        if old >= 0:
-            before[old] = entry
-        head[link] = entry
-        users[link] += 1
-        touched.append(link)
+def share(flows: Flows, plan: Plan, now: float) -> None:
+    """Give new rates to the flows that share a link, through any chain of flows, with a touched link.
 
-
-def leave(  # noqa: PLR0913, PLR0917  tables one by one: see `kernels`
-    message: int,
-    route: int,
-    path_start: Sequence[int],
-    path: Sequence[int],
-    shift: int,
-    head: MutableSequence[int],
-    users: MutableSequence[int],
-    after: MutableSequence[int],
-    before: MutableSequence[int],
-    touched: list[int],
-) -> None:
-    """Take a message off each link of its path."""
-    start = path_start[route]
-    for place in range(start, path_start[route + 1]):
-        link = path[place]
-        entry = (message << shift) + place - start
-        earlier, later = before[entry], after[entry]
-        if earlier >= 0:
-            after[earlier] = later
-        else:
-            head[link] = later
-        if later >= 0:
-            before[later] = earlier
-        users[link] -= 1
-        touched.append(link)
-
-
-def settle(message: int, ends: list[int], places: MutableSequence[int], expected: Sequence[float]) -> None:
-    """Put a message in its place among those on their way: a heap by expected end, then by number.
-
-    `places` says where in `ends` each message is, -1 for none, so that one whose end moved has no second entry. (With
-    an entry for each change of rate, 62 of 63 were out of date in a two-shot all-reduce of 64 skewed ranks.)
-    """
-    due, place = expected[message], places[message]
-    if place < 0:
-        place = len(ends)
-        ends.append(message)
-    while place > 0:
-        above = (place - 1) >> 1
-        other = ends[above]
-        if expected[other] < due or (expected[other] == due and other < message):
-            break
-        ends[place] = other
-        places[other] = place
-        place = above
-    while True:
-        below = 2 * place + 1
-        if below >= len(ends):
-            break
-        other = ends[below]
-        if below + 1 < len(ends):
-            second = ends[below + 1]
-            if expected[second] < expected[other] or (expected[second] == expected[other] and second < other):
-                other = second
-                below += 1
-        if due < expected[other] or (due == expected[other] and message < other):
-            break
-        ends[place] = other
-        places[other] = place
-        place = below
-    ends[place] = message
-    places[message] = place
-
-
-def first_end(ends: list[int], places: MutableSequence[int], expected: Sequence[float]) -> int:
-    """Take the message that ends first off the ends."""
-    message = ends[0]
-    places[message] = -1
-    last = ends.pop()
-    if ends:
-        places[last] = 0
-        ends[0] = last
-        settle(last, ends, places, expected)
-    return message
-
-
-def share(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917  one function: see `kernels`
-    plan: Plan,
-    work: Work,
-    left: MutableSequence[float],
-    now: float,
-    stamp: int,
-    touched: list[int],
-    joined: list[int],
-    untouched: float,
-    ends: list[int],
-) -> None:
-    """Give new rates to the messages that share a link, through any chain of messages, with a touched link.
-
-    `touched` are the links that messages left, `joined` those that messages came to, `untouched` the lowest rate of
-    those that left. A message below it, and below what any newcomer can get at worst (capacity over users of its
-    links), keeps its rate: the links that made it so slow are full before the change is felt.
-
-    First the links and messages so connected are found; each link has its whole capacity (`free`) and all its messages
-    (`sharers`) to share it. Then water is poured until a link is full; its messages keep their rates, and it is poured
-    on.
-    A message whose rate changed gives up what is `left` of it at the new one, and gets a new place among the `ends`.
+    First the links and flows so connected are found; each link has its whole capacity (`room`) and all its flows
+    (`sharers`) to share it. Then water is poured until a link is full; it is the bottleneck of those of its flows that
+    have none yet, and water is poured on.
 
     References
     ----------
     D. Bertsekas and R. Gallager, "Data Networks", 2nd ed. (1992), section 6.5.2.
     """
-    routes, path_start, path, capacity = plan.route, plan.path_start, plan.path, plan.capacity
-    head, users, after, room, sharers = work.head, work.users, work.after, work.free, work.sharers
-    link_mark, message_mark, shift = work.link_mark, work.message_mark, work.shift
-    rates, since, expected = work.rate, work.since, work.finish
-    links = [0]
-    links.pop()
-    for link in joined:
-        untouched = min(untouched, capacity[link] / users[link])
-        touched.append(link)
-    untouched *= 1.0 - CAUTION
-    for link in touched:
-        if link_mark[link] != stamp and users[link] > 0:
-            link_mark[link] = stamp
-            links.append(link)
-    touched.clear()
-    joined.clear()
-    unfixed = 0
-    place = 0
-    while place < len(links):
-        link = links[place]
-        place += 1
-        room[link] = capacity[link]
-        sharers[link] = users[link]
-        entry = head[link]
-        while entry >= 0:
-            message = entry >> shift
-            if 0.0 < rates[message] < untouched:
-                room[link] -= rates[message]
-                sharers[link] -= 1
-            elif message_mark[message] != stamp:
-                message_mark[message] = stamp
-                unfixed += 1
-                route = routes[message]
-                for step in range(path_start[route], path_start[route + 1]):
-                    if link_mark[path[step]] != stamp:
-                        link_mark[path[step]] = stamp
-                        links.append(path[step])
-            entry = after[entry]
+    unfixed = reach(flows, plan, now)
+    links, level, room, sharers = flows.touched, flows.level, flows.room, flows.sharers
+    reached = flows.counts[TOUCHED]
+    for place in range(reached):
+        level[links[place]] = 0.0
+    open_links = reached
     while unfixed > 0:
-        level = 1e300
-        kept = 0
-        for link in links:
+        water, kept = NO_LIMIT, 0
+        for place in range(open_links):
+            link = links[place]
             if sharers[link] > 0:
+                links[place] = links[kept]
                 links[kept] = link
                 kept += 1
-                level = min(level, room[link] / sharers[link])
-        while len(links) > kept:
-            links.pop()
-        limit = level * (1.0 + SAME_SHARE)
-        for link in links:
-            entry = -1
-            if sharers[link] > 0 and room[link] / sharers[link] <= limit:
-                entry = head[link]
-            while entry >= 0:
-                message = entry >> shift
-                entry = after[entry]
-                if message_mark[message] != stamp:
-                    continue
-                message_mark[message] = -stamp
-                unfixed -= 1
-                route = routes[message]
-                for step in range(path_start[route], path_start[route + 1]):
-                    room[path[step]] -= level
-                    sharers[path[step]] -= 1
-                if level != rates[message]:
-                    left[message] -= rates[message] * (now - since[message])
-                    since[message] = now
-                    rates[message] = level
-                    expected[message] = now + max(left[message], 0.0) / level
-                    settle(message, ends, work.places, expected)
+                if room[link] < water * sharers[link]:
+                    water = room[link] / sharers[link]
+        open_links = kept
+        for place in range(open_links):
+            link = links[place]
+            if sharers[link] > 0 and room[link] / sharers[link] <= water * (1.0 + SAME):
+                unfixed -= fill(flows, plan, link, water, now)
+                settle(flows, link)  # at once: a heap bears one change at a time
+    for place in range(reached):
+        link = links[place]
+        if level[link] == 0.0 and flows.place[link] >= 0:
+            withdraw(flows, link)
+    flows.counts[TOUCHED] = 0
+    flows.counts[STAMP] += 1
+    flows.slowest[0] = NO_LIMIT
 
 
-COMPILED = ("join", "leave", "settle", "first_end", "share")
+def reach(flows: Flows, plan: Plan, now: float) -> int:
+    """Add to the touched links all that they can change, and return how many flows need a new rate."""
+    links, users, room, counts = flows.touched, flows.users, flows.room, flows.counts
+    level, since, served, capacity = flows.level, flows.since, flows.served, plan.capacity
+    sharers, stale = flows.sharers, flows.stale
+    limit = unchanged(flows, plan)
+    unfixed, place = 0, 0
+    while place < counts[TOUCHED]:
+        link = links[place]
+        place += 1
+        served[link] = level[link] * (now - since[link])
+        since[link] = now
+        room[link] = capacity[link]
+        if users[link] == 0:
+            flows.head[link] = -1
+            stale[link] = 0
+        elif sharers[link] < users[link] or stale[link]:
+            # Otherwise other links have led to all its flows.
+            unfixed += look(flows, plan, link, limit)
+    for place in range(len(flows.spare) - counts[OVER], len(flows.spare)):
+        flows.spare[counts[SPARE]] = flows.spare[place]
+        counts[SPARE] += 1
+    counts[OVER] = 0
+    return unfixed
+
+
+def unchanged(flows: Flows, plan: Plan) -> float:
+    """Return the rate [bytes/s] below which flows keep theirs: that of those that left, and of newcomers at worst.
+
+    A newcomer gets capacity over users of its links at worst. The links that make a flow slower than that are full
+    before the change is felt.
+    """
+    limit, touched, came, capacity, users = flows.slowest[0], flows.touched, flows.came, plan.capacity, flows.users
+    for place in range(flows.counts[TOUCHED]):
+        link = touched[place]
+        if came[link]:
+            came[link] = 0
+            if capacity[link] < limit * users[link]:
+                limit = capacity[link] / users[link]
+    return limit * (1.0 - CAUTION)
+
+
+def look(flows: Flows, plan: Plan, link: int, limit: float) -> int:
+    """Look at the flows of a link: take off those that have ended, and return how many more need a new rate.
+
+    Each of these touches all its links; one below the limit keeps its rate, and takes its part of the link's room.
+    """
+    level, bottleneck, mark, after = flows.level, flows.bottleneck, flows.mark, flows.after
+    link_mark, sharers, path = flows.link_mark, flows.sharers, plan.path
+    stamp, found, last = flows.counts[STAMP], 0, -1
+    flows.stale[link] = 0
+    entry = flows.head[link]
+    while entry >= 0:
+        flow, following = entry >> plan.shift, after[entry]
+        if mark[flow] == ENDED:
+            if last >= 0:
+                after[last] = following
+            else:
+                flows.head[link] = following
+        else:
+            last = entry
+            if mark[flow] != stamp:
+                if bottleneck[flow] >= 0 and level[bottleneck[flow]] < limit:
+                    flows.room[link] -= level[bottleneck[flow]]
+                else:
+                    mark[flow] = stamp
+                    found += 1
+                    route = plan.route[flows.message[flow]]
+                    for step in range(plan.path_start[route], plan.path_start[route + 1]):
+                        if link_mark[path[step]] != stamp:
+                            touch(flows, path[step])
+                        sharers[path[step]] += 1
+        entry = following
+    return found
+
+
+def fill(flows: Flows, plan: Plan, link: int, water: float, now: float) -> int:
+    """Make a link the bottleneck of those of its flows that have none yet, and return how many they are."""
+    path_start, path, shift = plan.path_start, plan.path, plan.shift
+    room, sharers, left, served = flows.room, flows.sharers, flows.left, flows.served
+    after, mark, bottleneck, stamp = flows.after, flows.mark, flows.bottleneck, flows.counts[STAMP]
+    fixed, least, first = 0, NO_LIMIT, -1
+    same = SAME * now * water
+    entry = flows.head[link]
+    while entry >= 0:
+        flow = entry >> shift
+        entry = after[entry]
+        if mark[flow] != stamp:
+            continue
+        mark[flow] = -stamp
+        fixed += 1
+        route = plan.route[flows.message[flow]]
+        for step in range(path_start[route], path_start[route + 1]):
+            room[path[step]] -= water
+            sharers[path[step]] -= 1
+        if bottleneck[flow] >= 0:
+            left[flow] -= served[bottleneck[flow]]
+        bottleneck[flow] = link
+        if left[flow] < least - same:
+            first = -1
+        if left[flow] <= least + same:
+            flows.along[flow] = first
+            first = flow
+            least = min(least, left[flow])
+    flows.level[link] = water
+    flows.first[link] = first
+    flows.due[link] = now + max(least, 0.0) / water
+    return fixed
+
+
+COMPILED = ("unchanged", "look", "reach", "fill", "share")
 """Every kernel of this file, a callee before its callers."""

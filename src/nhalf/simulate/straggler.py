@@ -155,7 +155,7 @@ def parse_skew(text: str, *, where: str = "--skew") -> Skew:
         if kind == "pareto" and shape <= 1:
             raise InputError(f"a Pareto tail of exponent {parts[0]} has no mean", where=where, allowed="more than 1")
         return Skew(kind=kind, scale_s=scale, shape=shape, text=text)
-    raise InputError(f"{text!r} is not a skew", where=where, allowed=allowed)
+    raise InputError(f"{text!r} is not a skew, nor a file", where=where, allowed=allowed)
 
 
 def samples(text: str, *, where: str) -> Skew:

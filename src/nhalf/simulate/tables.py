@@ -8,21 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nhalf.errors import InputError, NoAnswerError
-from nhalf.simulate import kernels
+from nhalf.simulate import agenda, binary_heap, kernels
 from nhalf.simulate.compiled import compiled_play
+from nhalf.simulate.flows import Flows, none_yet
 from nhalf.simulate.network import must_hold
-from nhalf.simulate.program import grouped, offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nhalf.breakdown import Array
+    from nhalf.simulate.graph import Graph, Indices
     from nhalf.simulate.network import Network, Paths
-    from nhalf.simulate.program import Graph, Program
+    from nhalf.simulate.program import Program
 
 _PORTS = {"fifo": kernels.FIFO, "fair": kernels.FAIR, "blocking": kernels.BLOCKING}
 PORTS = tuple(_PORTS)
 PROTOCOLS = ("rendezvous", "eager")
+_LEAST_ROOM, _MORE_ROOM = 2**12, 8
+"""Messages that are due at once, and as many on their way, for which there is room at least, and how many times the
+room of a run the next one has if it does not do."""
 _MOST_HOPS = 8
 """Links per message that are kept, at most, for as many messages as can be held at once."""
 
@@ -79,6 +83,15 @@ class Tables:
     network: Network
     conditions: Conditions
     _plan: Any = field(default=None)
+    _room: int = field(default=0)
+    _send_start: Indices = field(init=False)
+    _receive_start: Indices = field(init=False)
+    _receive: Indices = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find what each step sends and receives."""
+        self._send_start = self.graph.sends()
+        self._receive_start, self._receive = self.graph.receives()
 
     def play(self, starts: Array, *, compiled: bool) -> kernels.State:
         """Return the state at the end of one run.
@@ -92,8 +105,15 @@ class Tables:
         keep: Callable[[Any], Any] = (lambda values: values) if compiled else (lambda values: values.tolist())
         if self._plan is None:
             self._plan = self._make_plan(keep)
-        state = self._state(starts, keep)
-        play(self._plan, state, self._work(keep), _PORTS[self.conditions.ports])
+        self._room = self._room or room_at_first(self.graph)
+        while True:
+            state = self._state(starts, keep)
+            try:
+                play(self._plan, state, self._work(keep, compiled=compiled), _PORTS[self.conditions.ports])
+            except OverflowError:
+                self._room *= _MORE_ROOM
+            else:
+                break
         ended = np.asarray(state.ended)
         is_open = np.asarray(state.awaits) == kernels.OPEN
         if np.isnan(ended).any() or not is_open.all():
@@ -117,7 +137,6 @@ class Tables:
 
     def _make_plan(self, keep: Callable[[Any], Any]) -> kernels.Plan:
         graph, ways = self.graph, self.paths
-        steps = len(graph.rank)
         next_start, next_step = graph.followers()
         size, size_mask = _once(graph.size_bytes)
         latency, latency_mask = _once(ways.latency_s)
@@ -127,9 +146,9 @@ class Tables:
             stride=graph.stride,
             next_start=keep(next_start),
             next_step=keep(next_step),
-            send_start=keep(offsets(graph.source_step, steps)),
-            receive_start=keep(offsets(graph.target_step, steps)),
-            receive=keep(grouped(graph.target_step)),
+            send_start=keep(self._send_start),
+            receive_start=keep(self._receive_start),
+            receive=keep(self._receive),
             source_step=keep(graph.source_step),
             target_step=keep(graph.target_step),
             size=keep(size),
@@ -137,6 +156,7 @@ class Tables:
             route=keep(ways.of),
             path_start=keep(ways.start),
             path=keep(ways.links),
+            shift=self._shift(),
             latency=keep(latency),
             latency_mask=latency_mask,
             rate=keep(rate),
@@ -151,19 +171,19 @@ class Tables:
         """Return how long each step takes to add up what it received [s]."""
         graph, per_byte = self.graph, adding(self.program, self.conditions)
         if not graph.reduces.any() or not per_byte.any():
-            return np.broadcast_to(0.0, len(graph.rank))
-        return np.asarray(per_byte[graph.rank] * graph.reduced_bytes(), dtype=np.float64)
+            return np.broadcast_to(0.0, graph.steps)
+        return np.asarray(per_byte[graph.step_ranks()] * graph.reduced_bytes(), dtype=np.float64)
 
     def _state(self, starts: Array, keep: Callable[[Any], Any]) -> kernels.State:
         graph = self.graph
-        steps, messages = len(graph.rank), graph.messages
-        opened = starts[graph.rank]
+        steps, messages = graph.steps, graph.messages
+        opened = starts[graph.step_ranks()]
         if graph.earliest_s is not None:
             opened = np.maximum(opened, graph.earliest_s)
-        outstanding = np.bincount(graph.target_step, minlength=steps).astype(np.int32)
+        outstanding = np.diff(self._receive_start)
         both = self.conditions.protocol == "rendezvous"
         if both:
-            outstanding += np.bincount(graph.source_step, minlength=steps).astype(np.int32)
+            outstanding += np.diff(self._send_start)
         return kernels.State(
             awaits=keep(graph.awaits()),
             outstanding=keep(outstanding),
@@ -173,29 +193,36 @@ class Tables:
             ended=keep(np.full(messages, np.nan)),
         )
 
-    def _work(self, keep: Callable[[Any], Any]) -> kernels.Work:
-        links, messages = len(self.network.capacity_bytes_per_s), self.graph.messages
-        hops = int(np.diff(self.paths.start).max(initial=1))
+    def _work(self, keep: Callable[[Any], Any], *, compiled: bool) -> kernels.Work:
+        """Return the scratch of a run."""
+        network, messages = self.network, self.graph.messages
+        links, room, shift = len(network.capacity_bytes_per_s), min(self._room, messages), self._shift()
         is_fair = self.conditions.ports == "fair"
-        shift = (hops - 1).bit_length()
-        entries, flows, shared = (messages << shift, messages, links) if is_fair else (1, 1, 1)
-        must_hold(f"a {self.network.kind} with fair ports", self.network.ranks, entries // _MOST_HOPS)
+        must_hold(f"a {network.kind} with fair ports", network.ranks, is_fair * (room << shift) // _MOST_HOPS)
         return kernels.Work(
             free=keep(np.zeros(links)),
             head=keep(np.full(links, -1, dtype=np.int32)),
-            users=keep(np.zeros(links, dtype=np.int32)),
-            link_mark=keep(np.zeros(shared, dtype=np.int32)),
-            sharers=keep(np.zeros(shared, dtype=np.int32)),
+            last=keep(np.zeros(links, dtype=np.int32)),
             chain=keep(np.full(messages, -1, dtype=np.int32)),
-            rate=keep(np.zeros(flows)),
-            since=keep(np.zeros(flows)),
-            finish=keep(np.zeros(flows)),
-            message_mark=keep(np.zeros(flows, dtype=np.int32)),
-            places=keep(np.full(flows, -1, dtype=np.int32)),
-            after=keep(np.full(entries, -1, dtype=np.int32)),
-            before=keep(np.full(entries, -1, dtype=np.int32)),
-            shift=shift,
+            ready=keep(np.zeros(self._most_ready(), dtype=np.int32)),
+            agenda=(binary_heap if compiled else agenda).empty(room),
+            flows=Flows(*map(keep, none_yet(room, links, shift) if is_fair else none_yet(1, 1, 0))),
         )
+
+    def _most_ready(self) -> int:
+        """Return how many steps can be ready to open or close at once: where each is followed by one, few are."""
+        # An event closes two steps at most, and a step opens the one that follows it, if one does.
+        graph = self.graph
+        return min(graph.steps, graph.stride + 2) if graph.stride else graph.steps
+
+    def _shift(self) -> int:
+        """Return the number s of which no path is longer than 2^s links."""
+        return (int(np.diff(self.paths.start).max(initial=1)) - 1).bit_length()
+
+
+def room_at_first(graph: Graph) -> int:
+    """Return how many messages there is room for before it is known how many are due at once."""
+    return max(_LEAST_ROOM, 2 * graph.ranks)
 
 
 def _once(values: Array) -> tuple[Array, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nhalf.laws.collective.base import IS_SEVERAL, SLOWEST, flat, law, slow_ring_steps, tiered
+from nhalf.laws.collective.nics import hidden, through_one
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Quantity, Term
@@ -85,12 +86,13 @@ def flat_ring_all_gather(size_bytes: Quantity, span: Span) -> Term:
 def hierarchical_all_gather(size_bytes: Quantity, span: Span) -> Term:
     """Return the time [s] of a ring all-gather per rail across nodes, then one in the node.
 
-    Exact with one NIC per device.
+    Exact, also where `c` devices share a NIC: all but one of the latencies across nodes then hide behind their queue.
 
     References
     ----------
     M. Cho et al., "BlueConnect", MLSys (2019): its last two phases.
     """
-    fixed = "(k - 1) * alpha_i + (m - 1) * alpha_x"
-    transfer = "(k - 1) / k * n / beta_i + (m - 1) / m * n / (rails * beta_x)"
-    return law("hierarchical", fixed, transfer, tiered(size_bytes, span))
+    fixed = f"(k - 1) * alpha_i + (m - 1) * alpha_x - {hidden('(m - 1)')}"
+    transfer = "(k - 1) / k * n / beta_i + (m - 1) * c / (k * m) * n / beta_x"
+    terms = {**tiered(size_bytes, span), "c": through_one(span, span.ranks_per_node)}
+    return law("hierarchical", fixed, transfer, terms)

@@ -16,6 +16,7 @@ Perform. Comput. Appl. 19 (2005), for the symbols; A. Alexandrov et al., "LogGP"
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -101,13 +102,35 @@ def slow_ring_steps(span: Span, *, turns: int) -> float:
     return float(turns * span.nodes - left_out)
 
 
-@lru_cache(maxsize=1024)
-def doubling_rounds(per_node: int, nodes: int) -> dict[str, Input]:
-    """Return how many rounds of doubling stay in a node (`near`) and cross nodes (`far`), and those of the fold.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubling:
+    """Rounds of doubling: how many stay in a node, the ranks of the busiest node that send in each of those across.
 
-    Ranks are numbered node by node. Of those beyond a power of two each hands its vector to the next rank before and
-    takes the result after: `folds` rounds in the node or `far_folds` across, 2 or 0. A round in which some partners
-    are on different nodes counts as across.
+    `near` rounds come first. Of the ranks beyond a power of two each hands its vector to the next rank before and takes
+    the result after: `folds` rounds in the node or `far_folds` across, 2 or 0.
+    """
+
+    near: int
+    loads: tuple[int, ...]
+    folds: int
+    far_folds: int
+
+    @property
+    def terms(self) -> dict[str, Input]:
+        """Return the counts as inputs of a law."""
+        return {
+            "near": float(self.near),
+            "far": float(len(self.loads)),
+            "folds": float(self.folds),
+            "far_folds": float(self.far_folds),
+        }
+
+
+@lru_cache(maxsize=1024)
+def doubling_rounds(per_node: int, nodes: int) -> Doubling:
+    """Return the rounds of doubling of ranks that are numbered node by node.
+
+    A round in which some partners are on different nodes counts as across.
 
     References
     ----------
@@ -118,15 +141,16 @@ def doubling_rounds(per_node: int, nodes: int) -> dict[str, Input]:
     extra = ranks - (1 << rounds)
     node = np.concatenate([2 * np.arange(extra) + 1, np.arange(2 * extra, ranks)]) // per_node
     index = np.arange(1 << rounds)
-    far = sum(bool(np.any(node[index ^ (1 << bit)] != node)) for bit in range(rounds))
+    sent = [node[node[index ^ (1 << bit)] != node] for bit in range(rounds)]
     split = bool(np.any(2 * np.arange(extra) // per_node != node[:extra]))
-    inside, across = (0.0, 2.0) if split else (2.0, 0.0)
-    return {
-        "near": float(rounds - far),
-        "far": float(far),
-        "folds": inside if extra else 0.0,
-        "far_folds": across if extra else 0.0,
-    }
+    inside, across = (0, 2) if split else (2, 0)
+    loads = tuple(int(np.bincount(nodes_of).max()) for nodes_of in sent if len(nodes_of))
+    return Doubling(
+        near=rounds - len(loads),
+        loads=loads,
+        folds=inside if extra else 0,
+        far_folds=across if extra else 0,
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nhalf.laws.collective.base import SLOWEST, doubling_rounds, law, slow_ring_steps, tiered, tree_rounds
+from nhalf.laws.collective.nics import Rounds, hidden, through_one
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Quantity, Term
@@ -14,17 +15,17 @@ if TYPE_CHECKING:
 def hierarchical_all_reduce(size_bytes: Quantity, span: Span, *, reduce_s_per_byte: Quantity = 0.0) -> Term:
     """Return the time [s] of reduce-scatter in the node, ring all-reduce across nodes per rail, all-gather in the node.
 
-    Exact with one NIC per device; with fewer (`rails` < k) a rail carries the traffic of k / rails devices, which is
-    exact for large messages and up to 26 % too long near 1 MiB, where rails fill each other's gaps.
+    Exact, also where `c` devices share a NIC: all but one of the latencies across nodes then hide behind their queue.
 
     References
     ----------
     M. Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy",
     MLSys (2019).
     """
-    fixed = "2 * (k - 1) * alpha_i + 2 * (m - 1) * alpha_x"
-    transfer = "2 * (k - 1) / k * n / beta_i + 2 * (m - 1) / m * n / (rails * beta_x)"
-    terms = tiered(size_bytes, span, reduce_s_per_byte)
+    steps = "2 * (m - 1)"
+    fixed = f"2 * (k - 1) * alpha_i + {steps} * alpha_x - {hidden(steps)}"
+    transfer = f"2 * (k - 1) / k * n / beta_i + {steps} * c / (k * m) * n / beta_x"
+    terms = {**tiered(size_bytes, span, reduce_s_per_byte), "c": through_one(span, span.ranks_per_node)}
     return law("hierarchical", fixed, transfer, terms, "((k - 1) / k + (m - 1) / m / k)")
 
 
@@ -63,19 +64,21 @@ def chain_tree_all_reduce(size_bytes: Quantity, span: Span, *, reduce_s_per_byte
 def tiered_doubling_all_reduce(size_bytes: Quantity, span: Span, *, reduce_s_per_byte: Quantity = 0.0) -> Term:
     """Return the time [s] of recursive doubling, near partners first: `near` rounds in the node, `far` across nodes.
 
-    In a round across, all k ranks of a node send the whole vector through its `rails` NICs. Ranks beyond a power of two
-    fold in before and are told after, `folds` and `far_folds` more rounds. With a NIC for each rank it is exact for
-    powers of two of ranks a node and every number of nodes; else an upper bound, by up to 33 % (13 ranks on each of 3
-    nodes), as a round with some partners across is charged as one across for all. Ranks that share a NIC find it from
-    50 % above (one NIC a node) to 18 % below (two ranks a NIC) the simulated time where they fold, else within 14 %.
+    In a round across, the ranks of a node send the whole vector through its NICs, `c0`, `c1`, ... through the busiest.
+    Ranks beyond a power of two fold in before and are told after, `folds` and `far_folds` more rounds. It is exact for
+    powers of two of ranks a node, on every number of nodes with a NIC for each rank, and on powers of two of nodes
+    where ranks share NICs. Else it is an upper bound, as each round is charged what the busiest node takes for it: by
+    up to 33 % (13 ranks on each of 3 nodes), or 25 % where powers of two share NICs (6 nodes).
 
     References
     ----------
     R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of collective communication operations in MPICH" (2005).
     """
-    fixed = "(near + folds) * alpha_i + (far + far_folds) * alpha_x"
-    transfer = "(near + folds) * n / beta_i + (far * k / rails + far_folds) * n / beta_x"
-    terms = {**tiered(size_bytes, span, reduce_s_per_byte), **doubling_rounds(span.ranks_per_node, span.nodes)}
+    doubling = doubling_rounds(span.ranks_per_node, span.nodes)
+    across = Rounds.of(span, doubling.loads, [0] * len(doubling.loads), times=1)
+    fixed = f"(near + folds) * alpha_i + (far + far_folds) * alpha_x{across.hidden}"
+    transfer = f"(near + folds) * n / beta_i + ({across.transfer} + far_folds) * n / beta_x"
+    terms = {**tiered(size_bytes, span, reduce_s_per_byte), **doubling.terms, **across.terms}
     return law("recursive-doubling", fixed, transfer, terms, "(near + far + (folds + far_folds) / 2)")
 
 
@@ -83,19 +86,20 @@ def tiered_rabenseifner_all_reduce(size_bytes: Quantity, span: Span, *, reduce_s
     """Return the time [s] of halving and doubling with the near partners first: the large pieces stay in the node.
 
     For powers of two it moves the bytes of the hierarchical algorithm in fewer rounds. For others whole vectors fold in
-    before and are handed out after, as inside a node. With a NIC for each rank it is exact for powers of two of ranks a
-    node and every number of nodes; else an upper bound, by up to 51 % (9 ranks on each of 3 nodes). Ranks that share a
-    NIC find it up to 84 % above the simulated time where they fold, else within 31 %.
+    before and are handed out after, as inside a node. It is exact where recursive doubling is, and else an upper bound,
+    by up to 51 % (9 ranks on each of 3 nodes), or 31 % where powers of two share NICs (6 nodes).
 
     References
     ----------
     R. Rabenseifner, "Optimization of collective reduction operations", ICCS (2004); near partners first as in MPICH,
     allreduce_intra_reduce_scatter_allgather.c, and Open MPI, coll_base_allreduce.c (redscat_allgather).
     """
-    fixed = "(2 * near + folds) * alpha_i + (2 * far + far_folds) * alpha_x"
-    across = "2 * (1 - 2 ** -far) / 2 ** near * k / rails + far_folds"
-    transfer = f"(2 * (1 - 2 ** -near) + folds) * n / beta_i + ({across}) * n / beta_x"
-    terms = {**tiered(size_bytes, span, reduce_s_per_byte), **doubling_rounds(span.ranks_per_node, span.nodes)}
+    doubling = doubling_rounds(span.ranks_per_node, span.nodes)
+    halvings = [doubling.near + place + 1 for place in range(len(doubling.loads))]
+    across = Rounds.of(span, doubling.loads, halvings, times=2)
+    fixed = f"(2 * near + folds) * alpha_i + (2 * far + far_folds) * alpha_x{across.hidden}"
+    transfer = f"(2 * (1 - 2 ** -near) + folds) * n / beta_i + ({across.transfer} + far_folds) * n / beta_x"
+    terms = {**tiered(size_bytes, span, reduce_s_per_byte), **doubling.terms, **across.terms}
     return law("rabenseifner", fixed, transfer, terms, "(1 - 2 ** -(near + far) + (folds + far_folds) / 2)")
 
 

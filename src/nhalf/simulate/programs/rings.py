@@ -96,7 +96,14 @@ def bidirectional_all_reduce(shape: Shape) -> Program:
                 return np.concatenate([forward, backward])[:, None]
 
             yield Round(
-                source=source, target=target, size_bytes=shape.chunk(2 * k), blocks=blocks, reduces=reduces, times=k - 1
+                source=source,
+                target=target,
+                size_bytes=shape.chunk(2 * k),
+                blocks=blocks,
+                reduces=reduces,
+                times=k - 1,
+                shift=1,
+                both_ways=True,
             )
 
     return Program(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.program import Graph, Program, check_messages
+from nhalf.simulate.graph import Graph
+from nhalf.simulate.program import Program, check_messages
 from nhalf.simulate.programs.shape import Shape, copied, reduced_at, reduced_everywhere
 from nhalf.simulate.round import Ints, Round
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nhalf.simulate.program import Indices
+    from nhalf.simulate.graph import Indices
 
 
 def _binomial(shape: Shape, *, up: bool) -> Iterator[Round]:

@@ -1,0 +1,137 @@
+"""The flags of `nhalf simulate OP`, read: a machine, programs, conditions and how late ranks are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nhalf import units
+from nhalf.catalog import store
+from nhalf.cli.simulate import count, needed
+from nhalf.decide.agreement import shape_for
+from nhalf.errors import InputError
+from nhalf.link import Link
+from nhalf.loading.files import read_json, read_text
+from nhalf.simulate import programs, schedule, straggler
+from nhalf.simulate.engine import Conditions
+from nhalf.simulate.machine import Machine, Wiring, from_fabric, from_links, more_than_sold
+from nhalf.simulate.program import MOST_AT_ONCE
+
+if TYPE_CHECKING:
+    from nhalf.simulate.program import Program
+    from nhalf.simulate.straggler import Skew
+
+_KINDS = ("exponential", "normal", "hiccup", "pareto")
+
+
+def own_schedule(path: str) -> Program:
+    """Return the program of a schedule's file."""
+    if not read_text(Path(path)).lstrip().startswith("{"):
+        raise InputError(
+            "a schedule is one JSON object",
+            where=path,
+            allowed='{"ranks": 2, "messages": [{"from": 0, "to": 1, "bytes": 4096}]}',
+            do="put a list of messages under the key messages",
+        )
+    return schedule.read(read_json(Path(path)), where=path)
+
+
+def machine(ranks: int, flags: dict[str, Any]) -> Machine:
+    """Return the machine that the flags describe: a system's fabric, or a link and a topology."""
+    if flags["system"]:
+        if flags["latency"] or flags["bandwidth"]:
+            raise InputError("--on and --latency/--bandwidth are both given", where="--on", allowed="one of the two")
+        if ranks < 2:  # noqa: PLR2004  said by the programs too, but a fabric has no span for it
+            raise InputError("1 rank has nobody to talk to", where="--ranks", allowed="2 or more")
+        system, _ = store.system(flags["system"], where="--on")
+        found = from_fabric(system.fabric, ranks)
+        assumed = more_than_sold(system.name, ranks)
+        return replace(found, words=f"{found.words} ({assumed})") if assumed else found
+    latency = units.parse(needed(flags, "latency", "5us (or --on SYSTEM)"), "time", where="--latency")
+    bandwidth = units.parse(needed(flags, "bandwidth", "50GB/s"), "bandwidth", where="--bandwidth")
+    return from_links(ranks, Link(latency, bandwidth), _wiring(flags))
+
+
+def _wiring(flags: dict[str, Any]) -> Wiring:
+    """Return how the ranks hang together."""
+    inter = None
+    if flags["inter_latency"] or flags["inter_bandwidth"]:
+        latency = units.parse(needed(flags, "inter-latency", "8us"), "time", where="--inter-latency")
+        bandwidth = units.parse(needed(flags, "inter-bandwidth", "50GB/s"), "bandwidth", where="--inter-bandwidth")
+        inter = Link(latency, bandwidth)
+    hop = flags["hop_latency"]
+    over = flags["oversubscription"]
+    ratio = units.parse(over.removesuffix(":1"), "ratio", where="--oversubscription") if over else 1.0
+    if ratio <= 0:
+        raise InputError(
+            f"{over!r} is no oversubscription", where="--oversubscription", allowed="more than 0, such as 4 or 4:1"
+        )
+    return Wiring(
+        topology=flags["topology"] or "switch",
+        group=count(flags, "ranks-per-node", 0),
+        oversubscription=ratio,
+        nics=count(flags, "nics", 0),
+        inter=inter,
+        hop_latency_s=units.parse(hop, "time", where="--hop-latency") if hop else None,
+    )
+
+
+def made_programs(op: str, ranks: int, on: Machine, flags: dict[str, Any]) -> tuple[Program, ...]:
+    """Return the program of each algorithm asked for."""
+    size = 1.0 if op == "barrier" else units.parse(needed(flags, "size", "16KiB"), "size", where="--size")
+    skew = units.parse(flags["routing"], "ratio", where="--routing") if flags["routing"] else 0.0
+    asked = flags["algorithm"] or next(iter(programs.PROGRAMS[op]))
+    every = asked.strip().casefold() == "all"
+    names = list(programs.PROGRAMS[op]) if every else [programs.algorithm(op, name) for name in asked.split(",")]
+    if len(set(names)) < len(names):
+        raise InputError(f"{asked!r} names an algorithm twice", where="--algorithm", do="name each once")
+    made = []
+    for name in names:
+        shape = shape_for(name, ranks, size, on, skew=skew)
+        try:
+            made.append(programs.build(op, name, shape))
+        except InputError:
+            # Of "all", those are left out that this number of ranks or this machine cannot have.
+            if not every or ranks < 2 or size < 1:  # noqa: PLR2004
+                raise
+    return tuple(made)
+
+
+def conditions(ranks: int, flags: dict[str, Any]) -> Conditions:
+    """Return how ranks and ports behave."""
+    found = [straggler.parse(text, ranks) for text in flags["stragglers"]]
+    for one in found:
+        if one.what == "jitter" or one.chance < 1:
+            raise InputError(
+                f"{one.text!r} needs many steps",
+                where="--straggler",
+                do="use nhalf simulate decode, or --draws with --skew",
+            )
+    starts = straggler.starts(found, ranks)
+    rate = flags["reduction_rate"]
+    return Conditions(
+        ports=flags["ports"],
+        protocol=flags["protocol"],
+        reduction_s_per_byte=1 / units.parse(rate, "bandwidth", where="--reduction-rate") if rate else 0.0,
+        starts_s=starts if starts.any() else None,
+        slowness=straggler.factors(found, ranks, "slow"),
+        port_slowness=straggler.factors(found, ranks, "link"),
+    )
+
+
+def skew_and_draws(ranks: int, flags: dict[str, Any]) -> tuple[Skew | None, int]:
+    """Return the skew and how many draws of it."""
+    text = flags["skew"]
+    draws = count(flags, "draws", 10_000)
+    if not text:
+        return None, draws
+    if draws * ranks > MOST_AT_ONCE:
+        raise InputError(
+            f"{draws:,} draws of {ranks:,} ranks are {draws * ranks:,} times to keep",
+            where="--draws",
+            allowed=f"1 to {MOST_AT_ONCE // ranks:,}",
+        )
+    if text.partition(":")[0].strip().casefold() not in _KINDS and Path(text).exists():
+        return straggler.samples(read_text(Path(text)), where=text), draws
+    return straggler.parse_skew(text), draws
