@@ -15,6 +15,7 @@ from nhalf.decide.layouts import groups, layouts, name
 from nhalf.decide.pareto import front
 from nhalf.decide.refining import refine, refined
 from nhalf.decide.regime import TIE
+from nhalf.predict.exchange import kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -105,6 +106,7 @@ class Plan:
             "tokens_per_s_per_gpu": row.per_gpu,
             "cost_per_mtoken": row.cost_per_mtoken(self.wish.price_per_hour),
             "binding": row.binding,
+            "kind": kind(scenario),
             "pareto": any(each.candidate is row.candidate and each.place == row.place for each in self.pareto),
             "meets": row.meets,
             "tied": row.tied,
