@@ -11,8 +11,8 @@ import numpy as np
 from nhalf.breakdown import columns, total
 from nhalf.collective import Mode
 from nhalf.decide.regime import BINDING
+from nhalf.predict.first_token import first_token
 from nhalf.predict.memory import needed, usable_bytes
-from nhalf.predict.prefill import prefill
 from nhalf.predict.prompt import interference
 from nhalf.predict.step import COLUMNS, decode
 
@@ -86,7 +86,7 @@ class Candidate:
         """
         if not np.any(np.greater(self.scenario.workload.output_tokens, 0)):
             return None
-        return _first(self.scenario, self.batches, self.tpot_s)
+        return first_token(self.scenario, self.batches, self.tpot_s)
 
     @cached_property
     def owed(self) -> dict[str, Array]:
@@ -241,11 +241,3 @@ def _step(moved: Scenario) -> tuple[Term, Term | None]:
         return decode(moved), None
     alone = decode(_unserved(moved))
     return total("step", *alone.parts, interference(moved)), alone
-
-
-def _first(scenario: Scenario, batches: Array, tpot_s: Array) -> tuple[Array, Array]:
-    """Return the range of the time to the first token [s]: one prompt alone, and the burst of the whole batch."""
-    both = np.concatenate([[1.0], batches])
-    prompts = replace(scenario.workload, batch=both, output_tokens=0.0)
-    times = np.broadcast_to(prefill(replace(scenario, workload=prompts)).value, both.shape)
-    return np.full(len(tpot_s), times[0]), np.maximum(times[1:], times[0]) + tpot_s
