@@ -11,13 +11,14 @@ import numpy as np
 from nhalf.breakdown import columns, total
 from nhalf.collective import Mode
 from nhalf.decide.regime import BINDING
+from nhalf.predict.band import bands
 from nhalf.predict.first_token import first_token
 from nhalf.predict.memory import needed, usable_bytes
 from nhalf.predict.prompt import interference
 from nhalf.predict.step import COLUMNS, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -94,6 +95,12 @@ class Candidate:
         found = columns(self.step)
         return {name: np.broadcast_to(found.get(name, 0.0), self.batches.shape) for name in COLUMNS}
 
+    def bands_s(self, places: Sequence[int]) -> tuple[Array, Array]:
+        """Return the ends of the 80 % bands of the time per token [s] at some of the batches, by their places."""
+        low, high = bands(self.scenario, self.batches[list(places)])
+        kept = self.scenario.workload.accepted_tokens
+        return low / kept, high / kept
+
     @property
     def layout(self) -> Layout:
         """Return the layout."""
@@ -137,6 +144,12 @@ class Choice:
     def tpot_s(self) -> float:
         """Return the time per token [s]."""
         return float(self.candidate.tpot_s[self.place])
+
+    @property
+    def band_s(self) -> tuple[float, float]:
+        """Return the ends of the 80 % band of the time per token [s]."""
+        low, high = self.candidate.bands_s([self.place])
+        return float(low[0]), float(high[0])
 
     @property
     def per_user(self) -> float:

@@ -13,6 +13,7 @@ from nhalf.decide.launch_lines import ENGINES, Served, lines, runs_on, switches
 from nhalf.decide.layouts import name
 from nhalf.decide.regime import TIE
 from nhalf.predict.routed import measured_ways
+from nhalf.report.plan_number import number
 from nhalf.report.plan_why import why
 from nhalf.report.plan_words import GOALS, apart, judgement, rate, rule_of_thumb, verdict
 from nhalf.report.verdict import joined
@@ -56,7 +57,7 @@ def write(plan: Plan, asked: Asked, canvas: Canvas) -> None:
     shown = plan.chosen or plan.nearest
     if shown is None:
         return
-    canvas.paragraph(_number(plan, shown))
+    canvas.paragraph(number(plan, shown))
     _table(plan, canvas)
     reasons = why(plan)
     if reasons:
@@ -71,18 +72,6 @@ def write(plan: Plan, asked: Asked, canvas: Canvas) -> None:
     if plan.chosen is not None:
         _launch(plan.chosen, asked, canvas)
     _closing(plan, asked, canvas)
-
-
-def _number(plan: Plan, row: Choice) -> str:
-    """Return the one number, with the range of the first token and the price where they are known."""
-    text = f"{units.format_time(row.tpot_s)} per token"
-    if row.ttft_s is not None:
-        low, high = row.ttft_s
-        text += (
-            f"; {units.format_time(low)} to the first (alone) up to {units.format_time(high)} (burst of {row.batch})"
-        )
-    cost = row.cost_per_mtoken(plan.wish.price_per_hour)
-    return f"{text}; {units.format_money(cost)} per million tokens" if cost is not None else text
 
 
 def _table(plan: Plan, canvas: Canvas) -> None:
