@@ -9,6 +9,7 @@ from nhalf.decide.regime import TIE
 from nhalf.predict.memory import usable_bytes
 from nhalf.report import decode_parts, verdict
 from nhalf.report.canvas import grid
+from nhalf.report.decode_bands import band_notes, launched_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -184,6 +185,7 @@ def _notes(comparison: Comparison) -> list[str]:
         *decode_parts.size_notes(comparison),
         *_unmeasured(comparison),
         *decode_parts.exchange_notes(comparison),
+        *launched_notes(comparison),
     ]
 
 
@@ -313,3 +315,5 @@ def _constants(comparison: Comparison, canvas: Canvas) -> None:
     if row.curve is not None:
         key = f"{row.curve.key} x{row.tensor_parallel}"
         canvas.paragraph(f"  all-reduce: {key}, measured [{row.curve.source}]", indent="        ")
+    for note in band_notes(row):
+        canvas.paragraph(f"  {note}", indent="        ")
