@@ -346,6 +346,7 @@ def test_a_loop_that_memory_cannot_hold_has_no_answer_just_as_its_decode(asked: 
         (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--straggler", "rank 9: 1us"), "there is no rank 9"),
         (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--algorithm", "hierarchical"), "needs several nodes"),
         (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--seed", "3"), "--seed 3 would do nothing"),
+        (("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tokens", "9" * 11), "--tokens: .* Allowed: 1 to 4,194,304"),
     ],
 )
 def test_bad_input_is_one_clear_error(arguments: tuple[str, ...], words: str) -> None:

@@ -94,7 +94,7 @@ def _goal(document: Mapping[str, Any], ranks: int, where: str) -> tuple[str, int
         raise InputError(
             f"the {op} of {ranks} ranks has {fixed} blocks, not {blocks}",
             where=f"{where}: blocks",
-            do="leave it out, and send the pieces of a block as messages of that block",
+            do="leave it out",
         )
     if ranks * blocks > _MOST_CELLS:
         raise InputError(
