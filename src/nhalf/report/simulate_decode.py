@@ -133,9 +133,11 @@ def _verdict(base: Pace, others: Sequence[Pace], *, partial: str) -> str:
         return "Nobody is behind: no straggler was given."
     worst = min(others, key=lambda one: one.tokens_per_s)
     lost = 1 - worst.tokens_per_s / base.tokens_per_s
+    together = worst.straggler.split(", ")
+    costs = f"{joined(together)} {'cost' if len(together) > 1 else 'costs'}"
     if lost < MATTERS:
-        return f"{worst.straggler} costs next to nothing ({100 * lost:.1f} % of the tokens)."
-    verdict = f"{worst.straggler} costs {100 * lost:.1f} % of the tokens"
+        return f"{costs} next to nothing ({100 * lost:.1f} % of the tokens)."
+    verdict = f"{costs} {100 * lost:.1f} % of the tokens"
     if worst.pace_rank is not None and worst.pace_share >= _MOSTLY:
         verdict += f": rank {worst.pace_rank} sets the pace"
     if not worst.remedies:
