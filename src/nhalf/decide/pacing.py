@@ -56,7 +56,8 @@ class Pace:
     """A decode loop: its speed, the spread of its steps [s], and the rank that the others wait for most.
 
     `straggler` is empty where nobody is behind, `jitter_s` [s] is that of every rank in any case; `pace_rank` is None
-    where no rank leads in waiting, `pace_share` is the share of the collectives at which it was the last to arrive.
+    where no rank leads in waiting, `pace_share` is the share of the collectives at which it was the last to arrive; with
+    `pace_by_link` all arrive alike, and it is the share of the steps in which they waited for messages on its slow link.
     `behind` is in how many steps somebody was behind: a straggler may be by chance.
     """
 
@@ -66,6 +67,7 @@ class Pace:
     step_p99_s: float
     pace_rank: int | None
     pace_share: float
+    pace_by_link: bool = False
     jitter_s: float = 0.0
     behind: int = 0
     remedies: tuple[Remedy, ...] = ()
@@ -178,8 +180,14 @@ def pace(
             if progress is not None:
                 progress(len(chosen))
     share = last / (tokens * made.collectives)
+    leads = bool(share.max() > max(LEADS, 1.5 / made.ranks))
+    by_link = not leads and any(one.what == "link" and one.amount > 1 for one in stragglers)
+    if by_link:
+        share = np.zeros(made.ranks)
+        for one, flaps in zip(stragglers, active, strict=True):
+            share[one.rank] = max(share[one.rank], flaps.mean() if one.what == "link" and one.amount > 1 else 0.0)
     rank = int(np.argmax(share))
-    leads = bool(share[rank] > max(LEADS, 1.5 / made.ranks))
+    leads = leads or by_link
     return Pace(
         straggler=", ".join(one.text for one in stragglers),
         tokens_per_s=made.batch / float(steps.mean()),
@@ -187,6 +195,7 @@ def pace(
         step_p99_s=float(np.percentile(steps, 99)),
         pace_rank=rank if leads else None,
         pace_share=float(share[rank]) if leads else 0.0,
+        pace_by_link=by_link,
         jitter_s=jitter_s,
         behind=int(active.any(axis=0).sum()),
     )
