@@ -56,8 +56,8 @@ class Pace:
     """A decode loop: its speed, the spread of its steps [s], and the rank that the others wait for most.
 
     `straggler` is empty where nobody is behind, `jitter_s` [s] is that of every rank in any case; `pace_rank` is None
-    where no rank leads in waiting, `pace_share` is the share of the collectives at which it was the last to arrive; with
-    `pace_by_link` all arrive alike, and it is the share of the steps in which they waited for messages on its slow link.
+    where no rank leads in waiting, `pace_share` is the share of the collectives at which it was the last to arrive;
+    with `pace_by_link` none is, and it is the share of the steps in which messages on its slow link were waited for.
     `behind` is in how many steps somebody was behind: a straggler may be by chance.
     """
 
@@ -181,13 +181,13 @@ def pace(
                 progress(len(chosen))
     share = last / (tokens * made.collectives)
     leads = bool(share.max() > max(LEADS, 1.5 / made.ranks))
-    by_link = not leads and any(one.what == "link" and one.amount > 1 for one in stragglers)
-    if by_link:
-        share = np.zeros(made.ranks)
-        for one, flaps in zip(stragglers, active, strict=True):
-            share[one.rank] = max(share[one.rank], flaps.mean() if one.what == "link" and one.amount > 1 else 0.0)
-    rank = int(np.argmax(share))
-    leads = leads or by_link
+    slow_link = np.zeros(made.ranks)
+    for one, flaps in zip(stragglers, active, strict=True):
+        if one.what == "link" and one.amount > 1:
+            slow_link[one.rank] = max(slow_link[one.rank], flaps.mean())
+    by_link = bool(not leads and slow_link.max() > LEADS)
+    share = slow_link if by_link else share
+    rank, leads = int(np.argmax(share)), leads or by_link
     return Pace(
         straggler=", ".join(one.text for one in stragglers),
         tokens_per_s=made.batch / float(steps.mean()),
