@@ -108,9 +108,7 @@ def choice(question: Question, size_bytes: float) -> Choice:
         time_s=float(np.mean(question.time_s(algorithm, size_bytes))) if algorithm is not None and known else None,
         decided_by=by,
         plan=expected,
-        measured_s=None
-        if question.curve is None
-        else float(np.mean(question.curve.time_s(size_bytes, question.ranks))),
+        measured_s=None if curve is None else float(np.mean(curve.time_s(size_bytes, question.ranks))),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nhalf.report import decode_parts, verdict
+from nhalf.report import decode_notes, decode_parts, verdict
 from nhalf.report.document import datum, envelope, number, term, whole
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
             "defaults": [
                 {"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults
             ],
-            "doubts": decode_parts.incast_notes(comparison.rows),
+            "doubts": [*decode_notes.link_notes(comparison.rows), *decode_notes.incast_notes(comparison.rows)],
             "warnings": list(warnings),
         },
     )
