@@ -276,11 +276,13 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
         found = calibration.bands()
         scenario = of_its_own(replace(scenario, residual=found.half_widths(found.novelty(scenario))))
     scenario = switches.applied(scenario, request.options)
+    doubts: list[str] = []
     if request.links is not None:
-        scenario = replaced(scenario, Path(request.links))
+        scenario, doubts = replaced(scenario, Path(request.links))
     if request.stack is not None:
         scenario = read_stack(request.stack).applied(scenario)
-    return apply(scenario, request.changes)
+    changed, more = apply(scenario, request.changes)
+    return changed, [*doubts, *more]
 
 
 def _assumed_kv(workload: Workload) -> Datum:

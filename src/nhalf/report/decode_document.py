@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nhalf.decide.exchanged import exchanged
-from nhalf.report import decode_parts, verdict
+from nhalf.report import decode_notes, decode_parts, verdict
 from nhalf.report.document import datum, envelope, number, term, whole
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
             "defaults": [
                 {"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults
             ],
-            "doubts": decode_parts.incast_notes(comparison.rows),
+            "doubts": [*decode_notes.link_notes(comparison.rows), *decode_notes.incast_notes(comparison.rows)],
             "warnings": list(warnings),
         },
     )
