@@ -233,8 +233,8 @@ def test_repeated_points_are_one_point_each_and_their_median_counts() -> None:
 
 def test_the_verdict_names_floor_half_size_and_advice() -> None:
     verdict = of_curve(one(table(DOUBLINGS, two_regimes(DOUBLINGS), mode=None)))
-    assert verdict.startswith("all-reduce on 8 ranks, 1 node (back to back): 15.6 us floor, n_1/2 4.09 MB; below 1.")
-    assert verdict.endswith("MB a wider link buys little, a quarter at most for twice the width.")
+    assert verdict.startswith("all-reduce on 8 ranks, 1 node (back to back): 15.6 us floor, n_1/2 3.9 MiB; below 1.")
+    assert verdict.endswith("MiB a wider link buys little, a quarter at most for twice the width.")
 
 
 def test_the_document_has_the_keys_of_the_contract() -> None:

@@ -101,9 +101,9 @@ def test_evidence_too_weak_is_said_and_leaves_with_4(tmp_path: Path) -> None:
 
 def test_a_model_says_from_which_batch_bytes_count(log: str) -> None:
     text = " ".join(run(log, "--model", "llama-3.1-70b", "--batch", "1").output.split())
-    found = re.search(r"more than half of the time from batch (\d+) on \(([\d.]+) MB\)", text)
+    found = re.search(r"more than half of the time from batch (\d+) on \(([\d.]+) MiB\)", text)
     assert found is not None
-    assert int(found[1]) == pytest.approx(float(found[2]) * 1e6 / 16384, rel=0.02)
+    assert int(found[1]) == pytest.approx(float(found[2]) * 2**20 / 16384, rel=0.02)
 
 
 def test_a_model_marks_its_messages(log: str) -> None:

@@ -120,7 +120,7 @@ def _check_room(path: Path, points: int) -> None:
     needed, free = points * _ROW_BYTES[path.suffix.lower() == ".parquet"], shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(
-            f"{points:.3g} rows take about {units.format_size(needed)}, and {units.format_size(free)} are free",
+            f"{points:.3g} rows take about {units.format_size(needed, binary=False)}, and {units.format_size(free, binary=False)} are free",
             where=str(path), do="shorten an axis, or write .parquet",
         )  # fmt: skip
 

@@ -250,7 +250,8 @@ def _range(origin: Datum) -> str:
     if not ends:
         return ""
     number, unit = units.format_value(ends[-1], origin.unit).split(" ", 1)
-    scale = 10.0 ** round(math.log10(ends[-1] / float(number)))  # a prefix, whatever the rounding of the number
+    base = 1024.0 if unit.endswith("iB") else 10.0
+    scale = base ** round(math.log(ends[-1] / float(number), base))  # a prefix, whatever the rounding of the number
     low, high = (
         "" if end is None else number if end == ends[-1] else f"{end / scale:.3g}" for end in (origin.low, origin.high)
     )
