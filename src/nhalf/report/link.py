@@ -23,9 +23,7 @@ def write(name: str, link: Link, points: Sequence[Point], origins: Mapping[str, 
     half = float(link.half_size_bytes)
     canvas.paragraph(_verdict(half, [point for point in points if point.asked]), bold=True)
     alpha, beta = units.format_time(float(link.latency_s)), units.format_bandwidth(float(link.bandwidth_bytes_per_s))
-    canvas.paragraph(
-        f"{name}: t(n) = alpha + n / beta, alpha = {alpha}, beta = {beta}, n_1/2 = {_half_size(half)}"
-    )
+    canvas.paragraph(f"{name}: t(n) = alpha + n / beta, alpha = {alpha}, beta = {beta}, n_1/2 = {_half_size(half)}")
     canvas.heading("A ladder of sizes")
     rows = [
         [
@@ -71,7 +69,7 @@ def _verdict(half: float, asked: Sequence[Point]) -> str:
 
 
 def _half_size(half: float) -> str:
-    """Return n_1/2 in binary units, in which sizes of messages are counted, after the round figure in SI if it is one."""
+    """Return n_1/2 in binary units, as sizes of messages are counted, after the figure in SI where that is round."""
     plain, binary = units.format_size(half), units.format_size(half, binary=True)
     return plain if plain == binary else f"{plain} or {binary}"
 
