@@ -347,6 +347,14 @@ def test_after_a_log_of_sockets_nobody_is_sent_to_nccl_tests() -> None:
     assert told.endswith("such as: nhalf measure --listen on one host, nhalf measure --connect OTHER_HOST on the other")
 
 
+def test_wrong_results_stand_in_the_first_line_and_no_link_is_taken_from_them() -> None:
+    log = Path(__file__).parents[1] / "logs" / "nccl_tests" / "wrong.txt"
+    told = " ".join(run(str(log)).stdout.split())
+    assert told.startswith("all-reduce on 8 ranks, 1 node, host (back to back): WRONG RESULTS at 64 KiB")
+    assert "take no link from this log, and run again: all_reduce_perf -b 8" in told
+    assert "links.toml" not in told
+
+
 def test_a_fit_without_a_link_writes_no_file(tmp_path: Path) -> None:
     short = {name: cells[:8] for name, cells in columns().items()}
     result = run(write_csv(tmp_path / "short.csv", short), "-o", str(tmp_path / "links.toml"))

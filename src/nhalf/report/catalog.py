@@ -230,14 +230,13 @@ def _is_conflict(origin: Datum) -> bool:
 
 
 def _conflict(origin: Datum) -> str:
-    """Return how far the bounds lie from the value."""
+    """Return how far the bounds lie from the value, both as a part of it."""
     parts = [
-        f"{sign}{100 * (bound / origin.value - 1):.3g} %" if 0.5 < bound / origin.value < 2 else  # noqa: PLR2004
-        f"{sign}{max(bound / origin.value, origin.value / bound) if bound else math.inf:.3g} times"
-        for sign, bound in (("down to ", origin.low), ("up to ", origin.high))
+        f"{100 * (bound / origin.value - 1):+.3g} %"
+        for bound in (origin.low, origin.high)
         if bound is not None and bound != origin.value and origin.value
-    ]  # fmt: skip
-    return ", ".join(parts)
+    ]
+    return " to ".join(parts)
 
 
 def _short(origin: Datum) -> str:
