@@ -113,7 +113,7 @@ def test_a_page_of_a_fit_has_the_numbers_of_its_text(tmp_path: Path) -> None:
     gloo = LOG.parents[1] / "gloo" / "gloo.txt"
     found = invoke("fit", str(gloo), "-o", str(report), "--json").document["fits"][0]
     told = report.read_text(encoding="utf-8")
-    assert f"n_1/2 {found['half_size_bytes'] / 1e3:.1f} kB" in told  # beside the line in the chart, as in the verdict
+    assert f"n_1/2 {found['half_size_bytes'] / 2**10:.1f} KiB" in told  # beside the line, as in the verdict
     misses = [abs(float(miss)) for miss in re.findall(r'"line against point":"([+-][\d.]+) %"', told)]
     assert max(misses) == pytest.approx(100 * found["misfit_max"], abs=0.05)
     imb = LOG.parents[1] / "imb" / "imb_several.txt"

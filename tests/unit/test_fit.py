@@ -15,9 +15,13 @@ from nhalf.errors import InputError
 from nhalf.evidence.advice import advise
 from nhalf.evidence.commands import command
 from nhalf.evidence.fit import Fit, fit
+from nhalf.evidence.intervals import Estimate
+from nhalf.evidence.parameters import too_vague
+from nhalf.evidence.segments import Segment
 from nhalf.evidence.series import spikes
 from nhalf.evidence.table import Figure, Note, Point, Table
 from nhalf.evidence.verdict import of_curve
+from nhalf.report.fit import _segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -233,8 +237,8 @@ def test_repeated_points_are_one_point_each_and_their_median_counts() -> None:
 
 def test_the_verdict_names_floor_half_size_and_advice() -> None:
     verdict = of_curve(one(table(DOUBLINGS, two_regimes(DOUBLINGS), mode=None)))
-    assert verdict.startswith("all-reduce on 8 ranks, 1 node (back to back): 15.6 us floor, n_1/2 4.09 MB; below 1.")
-    assert verdict.endswith("MB a wider link buys little, a quarter at most for twice the width.")
+    assert verdict.startswith("all-reduce on 8 ranks, 1 node (back to back): 15.6 us floor, n_1/2 3.9 MiB; below 1.")
+    assert verdict.endswith("MiB a wider link buys little, a quarter at most for twice the width.")
 
 
 def test_the_document_has_the_keys_of_the_contract() -> None:
@@ -515,3 +519,21 @@ def test_a_chart_has_a_mark_for_every_point() -> None:
     points = chart["vconcat"][0]["layer"][0]["data"]["values"]
     assert len(points) == len(DOUBLINGS)
     assert all(math.isfinite(point["residual"]) for point in points)
+
+
+# --- what a page says of odd values ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ends", "says"), [((0.2, 1.8), "of 80 % either way"), ((0.0, 4.6e8), "unbounded")])
+def test_an_interval_that_reaches_nothing_is_unbounded(ends: tuple[float, float], says: str) -> None:
+    low, high = ends
+    vague = Estimate(value=1.0, low=low, high=high, because="residuals", noise_low=low, noise_high=high)
+    assert says in too_vague(vague, "the bandwidth")
+    assert too_vague(dataclasses.replace(vague, noise_low=0.9, noise_high=1.1), "the bandwidth") == ""
+
+
+def test_a_segment_without_a_latency_shows_a_dash() -> None:
+    found = Segment(from_bytes=2.0**20, to_bytes=2.0**23, latency_s=0.0, bandwidth_bytes_per_s=1e9, first=0, last=3)
+    assert _segment(found, (None, None))[2:4] == ["-", "cannot tell"]
+    told = _segment(dataclasses.replace(found, latency_s=5e-6), (None, None))
+    assert told[2] == "5 us"

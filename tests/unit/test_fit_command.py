@@ -101,9 +101,9 @@ def test_evidence_too_weak_is_said_and_leaves_with_4(tmp_path: Path) -> None:
 
 def test_a_model_says_from_which_batch_bytes_count(log: str) -> None:
     text = " ".join(run(log, "--model", "llama-3.1-70b", "--batch", "1").output.split())
-    found = re.search(r"more than half of the time from batch (\d+) on \(([\d.]+) MB\)", text)
+    found = re.search(r"more than half of the time from batch (\d+) on \(([\d.]+) MiB\)", text)
     assert found is not None
-    assert int(found[1]) == pytest.approx(float(found[2]) * 1e6 / 16384, rel=0.02)
+    assert int(found[1]) == pytest.approx(float(found[2]) * 2**20 / 16384, rel=0.02)
 
 
 def test_a_model_marks_its_messages(log: str) -> None:
@@ -345,6 +345,14 @@ def test_after_a_log_of_sockets_nobody_is_sent_to_nccl_tests() -> None:
     log = Path(__file__).parents[1] / "logs" / "iperf3" / "iperf3.json"
     told = " ".join(run(str(log)).stdout.split())
     assert told.endswith("such as: nhalf measure --listen on one host, nhalf measure --connect OTHER_HOST on the other")
+
+
+def test_wrong_results_stand_in_the_first_line_and_no_link_is_taken_from_them() -> None:
+    log = Path(__file__).parents[1] / "logs" / "nccl_tests" / "wrong.txt"
+    told = " ".join(run(str(log)).stdout.split())
+    assert told.startswith("all-reduce on 8 ranks, 1 node, host (back to back): WRONG RESULTS at 64 KiB")
+    assert "take no link from this log, and run again: all_reduce_perf -b 8" in told
+    assert "links.toml" not in told
 
 
 def test_a_fit_without_a_link_writes_no_file(tmp_path: Path) -> None:

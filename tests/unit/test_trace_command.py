@@ -135,6 +135,9 @@ def test_the_screen_says_the_verdict_first_and_the_next_command_last() -> None:
         "Read", "Budget of a step", "Collectives", "Stragglers", "What would help", "Notes", "Next"
     ]  # fmt: skip
     assert text.rstrip().splitlines()[-1].strip().startswith("nhalf trace")
+    assert text.rstrip().endswith("--links links.toml")
+    assert "nhalf measure --backend gloo -o run.json" in text  # no invented link is offered
+    assert re.search(r"--links \S*\d+us", text) is None
     assert len(text.splitlines()) <= 60
 
 
@@ -225,6 +228,26 @@ def test_links_and_fits_price_the_changes(tmp_path: Path) -> None:
         assert found["collectives"][0]["regime"] == "latency"
         assert found["collectives"][0]["line_source"] == "links"
         assert {gain["name"]: gain["kind"] for gain in found["what_if"]}["latency halved"] == "modelled"
+
+
+def test_a_price_of_given_links_is_said_to_be_theirs() -> None:
+    theirs = "by the laws of the links given with --links, which this trace does not check"
+    assert theirs in " ".join(run(SLOW, "--links", "5us,400GB/s").stdout.split())
+    assert theirs not in " ".join(run(SLOW).stdout.split())
+
+
+def test_the_figures_of_a_screen_add_up() -> None:
+    found, text = document(SLOW), " ".join(run(SLOW).stdout.split())
+    gains = {gain["name"]: gain["step_s"] * gain["gain"] / (1 - gain["gain"]) for gain in found["what_if"]}
+    fixed = re.search(r"at most ([\d.]+) ms, [\d.]+ % of the step, as the quickest tenth", text)
+    assert fixed is not None
+    # Half of the latency saves no more than half of all the fixed time there may be.
+    assert 0 < gains["latency halved"] <= float(fixed[1]) / 2 * 1e-3
+    assert gains["bandwidth doubled"] <= float(fixed[1]) / 2 * 1e-3
+    removed = f"{1e3 * gains['straggler removed (rank 1)']:.1f} ms are saved without it"
+    assert f"of which {removed}" in text
+    budget = f"{1e3 * found['budget']['exposed_transfer_s']:.1f} ms in the budget"
+    assert budget in text
 
 
 def test_links_that_price_nothing_are_said_to(tmp_path: Path) -> None:

@@ -366,7 +366,7 @@ def test_a_bad_list_is_refused(text: str, what: str) -> None:
         (units.format_size, 80e9, "80 GB"),
         (units.format_size, 128_000, "128 kB"),  # also 125 KiB: SI when both are exact
         (units.format_size, 16_383.999999999998, "16 KiB"),
-        (units.format_size, 123_456, "123 kB"),  # SI when neither is
+        (units.format_size, 123_456, "121 KiB"),  # binary when neither is
         (units.format_size, 512, "512 B"),
         (units.format_size, 0, "0 B"),
         (units.format_size, 0.5, "0.5 B"),

@@ -119,8 +119,9 @@ def _check_room(path: Path, points: int) -> None:
         return  # the writer says so
     needed, free = points * _ROW_BYTES[path.suffix.lower() == ".parquet"], shutil.disk_usage(folder).free
     if needed > free:
+        least, left = (units.format_size(float(each), binary=False) for each in (needed, free))
         raise InputError(
-            f"{points:.3g} rows take about {units.format_size(needed)}, and {units.format_size(free)} are free",
+            f"{points:.3g} rows take about {least}, and {left} are free",
             where=str(path), do="shorten an axis, or write .parquet",
         )  # fmt: skip
 

@@ -20,6 +20,7 @@ from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.loading.files import read_json, read_text, write_text
 from nhalf.loading.links import link as read_link
 from nhalf.report import trace as report
+from nhalf.report import trace_difference
 from nhalf.report.trace_document import difference_document, document
 from nhalf.trace import pricing
 from nhalf.trace.difference import difference
@@ -94,7 +95,7 @@ def _compare(runs: tuple[str, str], options: Options) -> None:
     found = difference(*(_studied([run], options) for run in runs))
     if not forms.write(lambda: difference_document(found), "changes"):
         canvas = output.canvas()
-        report.write_difference(found, canvas)
+        trace_difference.write(found, canvas)
         output.write(canvas.text)
     if not found.changes:
         raise WeakEvidenceError(
@@ -199,6 +200,13 @@ def _write(result: Study, outputs: tuple[str, ...]) -> None:
             write_text(Path(name), page(result))
 
 
+def _links_of(result: Study) -> list[str]:
+    """Return how the links of a run become known: invented ones, or another machine's, would price another run."""
+    if any(row.kind.family == "gloo" for row in result.rows):
+        return ["nhalf measure --backend gloo -o run.json", "nhalf fit run.json -o links.toml"]
+    return ["nhalf fit LOG_OF_NCCL_TESTS -o links.toml"]
+
+
 def _next(files: tuple[str, ...], result: Study, *, links: bool, batch: bool, outputs: tuple[str, ...]) -> str:
     """Return the command to run next."""
     names = " ".join(files) if len(files) <= _TWO else f"{files[0]} ..."
@@ -207,5 +215,5 @@ def _next(files: tuple[str, ...], result: Study, *, links: bool, batch: bool, ou
     if any(row.kind.size_bytes is None for row in result.rows) and not batch:
         return f"nhalf trace {names} --model config.json --batch N"
     if not links and any(row.line is None for row in result.rows):
-        return f'nhalf trace {names} --links "5us,400GB/s"'
+        return "\n  ".join([*_links_of(result), f"nhalf trace {names} --links links.toml"])
     return f"nhalf trace {names} -o report.html -o tracks.json" if not outputs else "nhalf trace --diff BEFORE AFTER"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 VAGUE: Final = 0.5
 """An interval of noise wider than plus or minus half of the value is no measurement of it."""
+_UNBOUNDED: Final = 1.0
+"""An interval as wide as the value either way reaches 0, so the value or its inverse has no bound."""
 _ENOUGH_RUNS: Final = 3
 
 
@@ -46,8 +48,9 @@ def too_vague(found: Estimate, name: str) -> str:
     """Return why a value is not in the data, or nothing where it is."""
     if found.noise <= VAGUE:
         return ""
-    width = "without end" if np.isinf(found.noise) else f"of {100 * found.noise:.2g} % either way"
-    return f"the noise alone leaves {name} an interval {width}"
+    if found.noise >= _UNBOUNDED:
+        return f"the noise alone leaves {name} unbounded"
+    return f"the noise alone leaves {name} an interval of {100 * found.noise:.2g} % either way"
 
 
 def _doubt(series: Series, segment: Segment) -> Doubt:

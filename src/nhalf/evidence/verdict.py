@@ -21,7 +21,20 @@ QUANTITIES = {
 def of_curve(fit: CurveFit) -> str:
     """Return the verdict on a curve."""
     how = QUANTITIES.get(fit.series.key.quantity or "", "")
-    return f"{fit.series.key}{f' ({how})' if how else ''}: {_numbers(fit)}."
+    return f"{fit.series.key}{f' ({how})' if how else ''}: {_wrong(fit)}{_numbers(fit)}."
+
+
+def is_wrong(fit: CurveFit) -> bool:
+    """Tell whether the tool found wrong results: its times are then of a fault, wherever it shows."""
+    return any(note.code == "wrong-results" for note in fit.notes)
+
+
+def _wrong(fit: CurveFit) -> str:
+    """Return that results were wrong, before any number; nothing where none were."""
+    if not is_wrong(fit):
+        return ""
+    sizes = ", ".join(units.format_size(size) for size in fit.series.wrong_sizes_bytes)
+    return f"WRONG RESULTS{f' at {sizes}' if sizes else ''}, so these times prove nothing; as they are, "
 
 
 def _numbers(fit: CurveFit) -> str:

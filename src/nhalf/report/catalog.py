@@ -230,14 +230,13 @@ def _is_conflict(origin: Datum) -> bool:
 
 
 def _conflict(origin: Datum) -> str:
-    """Return how far the bounds lie from the value."""
+    """Return how far the bounds lie from the value, both as a part of it."""
     parts = [
-        f"{sign}{100 * (bound / origin.value - 1):.3g} %" if 0.5 < bound / origin.value < 2 else  # noqa: PLR2004
-        f"{sign}{max(bound / origin.value, origin.value / bound) if bound else math.inf:.3g} times"
-        for sign, bound in (("down to ", origin.low), ("up to ", origin.high))
+        f"{100 * (bound / origin.value - 1):+.3g} %"
+        for bound in (origin.low, origin.high)
         if bound is not None and bound != origin.value and origin.value
-    ]  # fmt: skip
-    return ", ".join(parts)
+    ]
+    return " to ".join(parts)
 
 
 def _short(origin: Datum) -> str:
@@ -250,7 +249,8 @@ def _range(origin: Datum) -> str:
     if not ends:
         return ""
     number, unit = units.format_value(ends[-1], origin.unit).split(" ", 1)
-    scale = 10.0 ** round(math.log10(ends[-1] / float(number)))  # a prefix, whatever the rounding of the number
+    base = 1024.0 if unit.endswith("iB") else 10.0
+    scale = base ** round(math.log(ends[-1] / float(number), base))  # a prefix, whatever the rounding of the number
     low, high = (
         "" if end is None else number if end == ends[-1] else f"{end / scale:.3g}" for end in (origin.low, origin.high)
     )

@@ -11,7 +11,7 @@ from nhalf import units
 from nhalf.evidence.advice import advise
 from nhalf.evidence.commands import command
 from nhalf.evidence.identify import ENOUGH
-from nhalf.evidence.verdict import QUANTITIES, of_curve
+from nhalf.evidence.verdict import QUANTITIES, is_wrong, of_curve
 from nhalf.report import fit_parts
 from nhalf.report.canvas import grid
 from nhalf.report.document import envelope
@@ -165,7 +165,7 @@ def _segment(segment: Segment, found: tuple[Estimate | None, Estimate | None]) -
     return [
         units.format_size(segment.from_bytes),
         units.format_size(segment.to_bytes),
-        units.format_time(segment.latency_s),
+        units.format_time(segment.latency_s) if segment.latency_s > 0 else "-",
         _range(latency, "s"),
         _or_dash(segment.bandwidth_bytes_per_s, "bytes/s"),
         _range(bandwidth, "bytes/s"),
@@ -236,13 +236,20 @@ def _next(answer: Answer, canvas: Canvas) -> None:
     """Write what to run next: what settles an open question, or what to do with the answer."""
     curves = answer.fit.curves
     canvas.heading("Next")
-    for curve in curves:
+    for curve in curves if not any(map(is_wrong, curves)) else ():
         advice = advise(curve)
         if advice is not None:
             sizes = ", ".join(units.format_size(size) for size in advice.sizes_bytes)
             of = f"{curve.series.key}: " if len(curves) > 1 else ""
             canvas.paragraph(f"  {of}{advice.why}{f'; add {sizes}' if sizes else ''}:", indent="    ")
             canvas.paragraph(f"  {advice.command}", indent="    ")
+            return
+    for curve in curves:
+        if is_wrong(curve):
+            canvas.paragraph(
+                "  find out why results are wrong, take no link from this log, and run again:", indent="    "
+            )
+            canvas.paragraph(f"  {command(curve.series)}", indent="    ")
             return
     if all(curve.half_size_bytes is None for curve in curves):
         canvas.paragraph(f"  measure a sweep of sizes, such as: {command(curves[0].series)}", indent="    ")

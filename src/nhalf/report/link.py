@@ -23,9 +23,7 @@ def write(name: str, link: Link, points: Sequence[Point], origins: Mapping[str, 
     half = float(link.half_size_bytes)
     canvas.paragraph(_verdict(half, [point for point in points if point.asked]), bold=True)
     alpha, beta = units.format_time(float(link.latency_s)), units.format_bandwidth(float(link.bandwidth_bytes_per_s))
-    canvas.paragraph(
-        f"{name}: t(n) = alpha + n / beta, alpha = {alpha}, beta = {beta}, n_1/2 = {units.format_size(half)}"
-    )
+    canvas.paragraph(f"{name}: t(n) = alpha + n / beta, alpha = {alpha}, beta = {beta}, n_1/2 = {_half_size(half)}")
     canvas.heading("A ladder of sizes")
     rows = [
         [
@@ -55,7 +53,7 @@ def write(name: str, link: Link, points: Sequence[Point], origins: Mapping[str, 
 
 def _verdict(half: float, asked: Sequence[Point]) -> str:
     """Return what the sizes asked for pay for, or where the link turns."""
-    size = units.format_size(half)
+    size = _half_size(half)
     if not asked:
         if not half:
             return "This link has no latency: every message pays for its bytes alone."
@@ -68,6 +66,12 @@ def _verdict(half: float, asked: Sequence[Point]) -> str:
     if point.size_bytes > 10 * half:
         help_ = "a lower latency buys next to nothing"
     return f"{message}: {why}; {help_}."
+
+
+def _half_size(half: float) -> str:
+    """Return n_1/2 in binary units, as sizes of messages are counted, after the figure in SI where that is round."""
+    plain, binary = units.format_size(half), units.format_size(half, binary=True)
+    return plain if plain == binary else f"{plain} or {binary}"
 
 
 def document(name: str, link: Link, points: Sequence[Point], origins: Mapping[str, Datum]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from nhalf import units
 from nhalf.report.canvas import grid
 from nhalf.report.verdict import joined, percent
 from nhalf.report.words import counted
+from nhalf.trace.replay import removal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from nhalf.evidence.fit import Fit
     from nhalf.report.canvas import Canvas
     from nhalf.trace.budget import Budget
-    from nhalf.trace.difference import Difference
     from nhalf.trace.fixed import Row
+    from nhalf.trace.stragglers import Straggler
     from nhalf.trace.study import Study
 
 _MOSTLY = 2 / 3
@@ -32,7 +33,8 @@ def write(study: Study, canvas: Canvas, *, next_command: str, fit: Fit | None = 
     canvas.heading("Read")
     for line in _read(study):
         canvas.paragraph(f"  {line}", indent="    ")
-    canvas.heading(f"Budget of a step (mean of {counted(len(study.timeline.labels), 'step')})")
+    of = "" if len(study.budgets) == 1 else f" and of {counted(len(study.budgets), 'rank')}"
+    canvas.heading(f"Budget of a step (mean of {counted(len(study.timeline.labels), 'step')}{of})")
     _write_budget(study, canvas)
     canvas.heading("Collectives")
     _write_collectives(study, canvas)
@@ -81,16 +83,25 @@ def verdict(study: Study) -> str:
             alone = "without the traces of the other ranks nobody can"
         first = f"Exposed communication takes {share} of the step; {alone} say whether it waits or moves."
     for one in study.verdict.stragglers[:1]:
-        cost = f"{units.format_time(one.cost_s)} a step ({percent(one.cost_s / study.mean.step_s)})"
-        who = f"Rank {one.rank} makes the others wait: it costs"
+        who = f"Rank {one.rank} makes"
         if one.together_with:
-            ranks = joined([str(rank) for rank in (one.rank, *one.together_with)])
-            who = f"Ranks {ranks} make the others wait: they cost"
-        first += f" {who} {cost}; likely cause: {one.cause}."
+            who = f"Ranks {joined([str(rank) for rank in (one.rank, *one.together_with)])} make"
+        cost = f"{units.format_time(one.cost_s)} a step ({percent(one.cost_s / study.mean.step_s)})"
+        first += f" {who} the others wait {cost}{_shorter(study, one)}; likely cause: {one.cause}."
     if study.timeline.waits_known and not study.verdict.stragglers:
         named = "No rank" if study.timeline.meetings.whole else "None of the ranks with a trace"
         first += f" {named} is shown to be a straggler."
     return first
+
+
+def _shorter(study: Study, one: Straggler) -> str:
+    """Return by how much the step shortens without a straggler: less than the wait, where others are late then."""
+    name = removal(tuple(sorted((one.rank, *one.together_with))))
+    gain = next((each for each in study.replayed.gains if each.name == name), None)
+    if gain is None:
+        return ""
+    saved = units.format_time(study.replayed.measured_s * gain.gain)
+    return f", of which {saved} are saved without {'them' if one.together_with else 'it'}"
 
 
 def _number(study: Study) -> str:
@@ -195,10 +206,21 @@ def _write_collectives(study: Study, canvas: Canvas) -> None:
     canvas.table(names, rows)
     if len(study.rows) > _MOST_ROWS:
         canvas.paragraph(f"  and {len(study.rows) - _MOST_ROWS} more with --json")
+    if study.timeline.waits_known and study.mean.exposed_transfer_s is not None:
+        moved = sum(row.count_per_step * float(np.mean(row.transfers_s)) for row in study.rows)
+        canvas.paragraph(
+            f"  transfer is the median of a call until the ranks leave, wait the mean; all transfers of a step are "
+            f"{units.format_time(moved)} by their mean, and {units.format_time(study.mean.exposed_transfer_s)} in the "
+            "budget, which counts what is exposed until each rank has left",
+            indent="    ",
+        )
     most = "at most " if study.floor_is_bound else ""
+    why = ", as the quickest tenth of the calls" if study.floor_is_bound else ""
+    if any(row.line is not None and row.line.source == "links" for row in study.rows):
+        why += ", by the laws of the links given with --links, which this trace does not check"
     canvas.paragraph(
         f"  Fixed time of a step's collectives (2 L alpha as seen here): {most}{units.format_time(study.floor_s)}, "
-        f"{percent(study.floor_s / study.mean.step_s)} of the step",
+        f"{percent(study.floor_s / study.mean.step_s)} of the step{why}",
         indent="    ",
     )
 
@@ -276,58 +298,12 @@ def _write_gains(study: Study, canvas: Canvas) -> None:
         return
     columns = ["<change", "saves", "of step", *(["tokens/s"] if study.tokens_per_step else []), "<kind", "<ground"]
     canvas.table(columns, rows)
+    if study.timeline.waits_known:
+        canvas.paragraph(
+            "  saves: of the step run again with the change; what is late or busy then keeps a part of it",
+            indent="    ",
+        )
 
 
 def _shortened(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
-
-
-def write_difference(found: Difference, canvas: Canvas) -> None:
-    """Write which collective's time moved between two runs."""
-    moved = [one for one in found.changes if one.moved]
-    before, after = found.before.mean.step_s, found.after.mean.step_s
-    step = f"The step went from {units.format_time(before)} to {units.format_time(after)}"
-    if not found.changes:
-        canvas.paragraph(f"{step}; no collective of one run has a partner in the other.", bold=True)
-    elif not moved:
-        canvas.paragraph(f"{step}; no collective's own time moved by more than its spread.", bold=True)
-    else:
-        one = moved[0]
-        size = "" if one.size_bytes is None else f" of {units.format_size(one.size_bytes)}"
-        canvas.paragraph(
-            f"{step}. The time of the {one.op}{size} moved by {_signed(one.change_s)} per call, "
-            f"{_signed(one.change_s * one.count_per_step)} a step.",
-            bold=True,
-        )
-    canvas.heading("Collectives before and after, waiting left out")
-    if found.changes:
-        _write_changes(found, canvas)
-    for text in found.unpaired:
-        canvas.paragraph(f"  {text}")
-    if not found.before.timeline.waits_known or not found.after.timeline.waits_known:
-        canvas.paragraph(
-            "  one rank alone: whole durations are compared, so waiting may have moved instead", indent="    "
-        )
-
-
-def _write_changes(found: Difference, canvas: Canvas) -> None:
-    """Write a row for every collective that both runs have."""
-    rows = [
-        [
-            str(one.op),
-            "?" if one.size_bytes is None else units.format_size(one.size_bytes),
-            units.format_time(one.before_s),
-            units.format_time(one.after_s),
-            _signed(one.change_s),
-            f"[{_signed(one.low_s)}, {_signed(one.high_s)}]",
-            f"{one.count_per_step:.3g}",
-            "yes" if one.moved else "no",
-        ]
-        for one in found.changes
-    ]
-    names = ["<operation", "size", "before", "after", "change", "<95 % interval", "per step", "<moved"]
-    canvas.table(names, rows, marked=[i for i, one in enumerate(found.changes) if one.moved])
-
-
-def _signed(seconds: float) -> str:
-    return ("+" if seconds > 0 else "") + units.format_time(seconds)

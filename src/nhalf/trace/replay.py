@@ -114,27 +114,33 @@ def _changes(
     ]
     every = [trace.rank for trace in timeline.traces]
     for group in dict.fromkeys(tuple(sorted((one.rank, *one.together_with))) for one in found):
-        name = f"straggler removed (rank {group[0]})"
-        if len(group) > 1:
-            name = f"stragglers removed (ranks {', '.join(map(str, group))})"
         change = _as_the_others([every.index(rank) for rank in group])
-        changes.append((name, change, "modelled", "their segments become the others' median"))
-    lines = [_line_of(kind, rows) for kind in timeline.meetings.kinds]
+        changes.append((removal(group), change, "modelled", "their segments become the others' median"))
+    kinds = timeline.meetings.kinds
+    lines = [_line_of(kind, rows) for kind in kinds]
+    lows = np.array([_low_of(kind, rows) for kind in kinds])
     known = any(line is not None for line in lines)
     label: What = "modelled" if known else "bound"
-    ground = "fixed time of the line" if known else "if all of each transfer were latency"
-    changes.append(("latency halved", _scaled(lines, timeline.meetings.kinds, fixed=0.5, bytes_=1.0), label, ground))
-    ground = "bytes of the line" if known else "if all of each transfer were bytes"
-    changes.append(("bandwidth doubled", _scaled(lines, timeline.meetings.kinds, fixed=1.0, bytes_=0.5), label, ground))
+    ground = "fixed time of the line" if known else "if all of the quickest transfers were latency"
+    changes.append(("latency halved", _scaled(lines, lows, kinds, (0.5, 1.0)), label, ground))
+    ground = "bytes of the line" if known else "if all of the quickest transfers were bytes"
+    changes.append(("bandwidth doubled", _scaled(lines, lows, kinds, (1.0, 0.5)), label, ground))
     one_shot = _one_shot(timeline.meetings.kinds, price)
     if one_shot:
         changes.append(("one-shot instead of ring", _replaced(one_shot), "modelled", "the law with the links given"))
     if any(_repeats(step, timeline) is not None for step in steps_of(timeline)[:1]):
         changes.append(
-            ("small collectives fused", _fused(lines, timeline), "modelled" if known else "bound",
+            ("small collectives fused", _fused(lines, lows, timeline), "modelled" if known else "bound",
              "calls with nothing between them pay one fixed time")
         )  # fmt: skip
     return changes
+
+
+def removal(ranks: tuple[int, ...]) -> str:
+    """Return the name of the change that takes away stragglers which belong together."""
+    if len(ranks) > 1:
+        return f"stragglers removed (ranks {', '.join(map(str, ranks))})"
+    return f"straggler removed (rank {ranks[0]})"
 
 
 def _earliest(step: Segments) -> tuple[Floats, Floats, Floats]:
@@ -165,12 +171,18 @@ def _line_of(kind: Kind, rows: list[Row]) -> Line | None:
     return next((row.line for row in rows if row.kind == plain(kind)), None)
 
 
-def _scaled(lines: list[Line | None], kinds: tuple[Kind, ...], *, fixed: float, bytes_: float) -> Change:
-    """Return the change that scales the fixed part of every transfer and the part that its bytes cost.
+def _low_of(kind: Kind, rows: list[Row]) -> float:
+    """Return the transfer [s] of the quickest calls of a kind; 0 where it ran outside the steps alone."""
+    return next((row.transfer_low_s for row in rows if row.kind == plain(kind)), 0.0)
 
-    What a transfer took beyond its line stays. Where no line tells the two parts apart the whole transfer is scaled by
-    the smaller factor: a bound.
+
+def _scaled(lines: list[Line | None], lows: Floats, kinds: tuple[Kind, ...], factors: tuple[float, float]) -> Change:
+    """Return the change that scales the fixed part of every transfer and the part that its bytes cost, by two factors.
+
+    What a transfer took beyond its line stays. Where no line tells the two parts apart, what the quickest calls took
+    (`lows` [s]) is scaled by the smaller factor: a bound, as what others took beyond them is neither.
     """
+    fixed, bytes_ = factors
     alphas = np.array([np.nan if line is None else line.fixed_s for line in lines])
     moved = np.array(
         [np.nan if a is None or not k.size_bytes else k.size_bytes / a.bandwidth_bytes_per_s
@@ -182,8 +194,9 @@ def _scaled(lines: list[Line | None], kinds: tuple[Kind, ...], *, fixed: float, 
         unknown = np.isnan(alpha) | np.isnan(beta)
         first = np.minimum(np.nan_to_num(alpha), step.moving)
         second = np.minimum(np.nan_to_num(beta), step.moving - first)
+        least = (1.0 - min(fixed, bytes_)) * np.minimum(lows[step.kind], step.moving)
         priced = step.moving - (1.0 - fixed) * first - (1.0 - bytes_) * second
-        return step.own, np.where(unknown, min(fixed, bytes_) * step.moving, priced), step.tail
+        return step.own, np.where(unknown, step.moving - least, priced), step.tail
 
     return change
 
@@ -224,14 +237,14 @@ def _repeats(step: Segments, timeline: Timeline) -> np.ndarray[tuple[int], np.dt
     return found if np.any(found) else None
 
 
-def _fused(lines: list[Line | None], timeline: Timeline) -> Change:
-    alphas = np.array([np.nan if line is None else line.fixed_s for line in lines])
+def _fused(lines: list[Line | None], lows: Floats, timeline: Timeline) -> Change:
+    alphas = np.array([low if line is None else line.fixed_s for line, low in zip(lines, lows.tolist(), strict=True)])
 
     def change(step: Segments) -> tuple[Floats, Floats, Floats]:
         again = _repeats(step, timeline)
         if again is None:
             return step.own, step.moving, step.tail
-        saved = np.where(np.isnan(alphas[step.kind]), step.moving, np.minimum(alphas[step.kind], step.moving))
+        saved = np.minimum(alphas[step.kind], step.moving)
         return step.own, step.moving - np.where(again, saved, 0.0), step.tail
 
     return change

@@ -35,10 +35,11 @@ def format_time(seconds: float) -> str:
 def format_size(size_bytes: float, *, binary: bool | None = None) -> str:
     """Return a size [bytes] with three digits: "2 MB", or "1.91 MiB" when `binary`.
 
-    When `binary` is not given, the prefix that needs no rounding is taken: "2 MB" and "16 KiB"; SI when both or none.
+    When `binary` is not given, a size that needs no rounding in SI is written so ("2 MB"), and every other one in
+    binary units ("16 KiB", "65.2 KiB"), in which benchmarks count the sizes of messages.
     """
     if binary is None:
-        binary = not _is_exact(size_bytes, _DECIMAL_STEPS) and _is_exact(size_bytes, _BINARY_STEPS)
+        binary = not _is_exact(size_bytes, _DECIMAL_STEPS)
     return _with_prefix(size_bytes, _BINARY_STEPS if binary else _DECIMAL_STEPS, "B")
 
 
