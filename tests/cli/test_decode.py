@@ -362,3 +362,15 @@ def test_nodes_of_one_device_have_no_inside_to_compare_with() -> None:
     result = invoke("decode", "llama-3.1-70b", "--on", "dgx-spark-pair", "--tp", "2", "--weights", "fp8")
     assert result.code == 0
     assert "TP2" in result.out
+
+
+def test_eager_mode_says_who_waits_and_why_its_band_is_wide() -> None:
+    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--weights", "fp8")
+    said = " ".join(invoke(*job, "--mode", "eager").out.split())
+    assert "the host takes 4.8 ms to launch the kernels, less than the" in said
+    assert "No run of an engine that launches kernels one by one was in the calibration" in said
+    slow = invoke(*job, "--mode", "eager", "--set", "stack.host_launch_s=20us")
+    assert "to run them, waits" in " ".join(slow.out.split())
+    graph = invoke(*job).out
+    assert "the host takes" not in graph
+    assert "launches kernels one by one" not in " ".join(graph.split())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading, units
-from nhalf.cli import decode_options, flags, forms, output, page_file
+from nhalf.cli import decode_options, flags, forms, next_decode, output, page_file
 from nhalf.decide.comparison import compare
 from nhalf.errors import InputError
 from nhalf.loading.degrees import FLAGS, Degrees
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison
     from nhalf.report.page import Page
     from nhalf.scenario import Scenario
-
-_NAMES = ("weights", "kv", "engine", "library", "mode", "stack", "links")
-"""Flags that are texts of a request."""
 
 
 @click.command()
@@ -135,7 +132,7 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
     asked: dict[str, Any] = {
         field: units.parse_count(str(given[flag]), where=f"--{flag}") for flag, field in counts.items() if flag in given
     }
-    asked |= {key: str(given[key]) for key in _NAMES if key in given}
+    asked |= {key: str(given[key]) for key in next_decode.NAMES if key in given}
     if "systems" in given:
         asked["systems"] = flags.names(str(given["systems"]), "on")
     if "batch" in given:
@@ -148,20 +145,4 @@ def _next(request: loading.Request) -> str:
     """Return the command to run next: the same question at three batches, or why the numbers are what they are."""
     if request.batches is not None and len(request.batches) > 1:
         return "add --explain for every term, or --set path=value to ask what if"
-    flags = {
-        "on": ",".join(request.systems),
-        **{flag: ",".join(map(str, getattr(request.degrees, flag))) for flag in FLAGS},
-        "batch": "1,16,128",
-        "context": request.context,
-        "isl": request.prompt,
-        "osl": request.output,
-        **{name: getattr(request, name) for name in _NAMES},
-    }
-    shown = [
-        f"--{flag.replace('_', '-')} {value}"
-        for flag, value in flags.items()
-        if value is not None and not (flag in FLAGS and value == "1")
-    ]
-    shown += decode_options.shown(request.options)
-    shown += [f"--set {path}={value}" for path, value in request.changes.items()]
-    return f"nhalf decode {request.model} {' '.join(shown)}"
+    return next_decode.command(request, batches="1,16,128")

@@ -9,14 +9,14 @@ import click
 
 from nhalf import loading, units
 from nhalf.catalog import files
-from nhalf.cli import flags, forms, output, page_file, plan_options
+from nhalf.cli import flags, forms, next_decode, output, page_file, plan_options
 from nhalf.decide.candidates import GOALS, Wish
 from nhalf.decide.layouts import name
 from nhalf.decide.nearest import nearest
 from nhalf.decide.search import search
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.layout import check
-from nhalf.loading import launch
+from nhalf.loading import launch, switches
 from nhalf.loading.degrees import FLAGS, Degrees
 from nhalf.loading.options import Options
 from nhalf.loading.planning import OUTPUT, PROMPT, wish
@@ -131,7 +131,8 @@ def _require_answer(plans: Sequence[Named]) -> None:
 def _planned(request: Request, given: dict[str, Any], launched: Launched | None, defaults: Sequence[Default]) -> Named:
     """Return the plan of one system, with what it was asked for."""
     loaded = loading.scenarios(request)
-    base = loaded.scenarios[0]
+    skew = Options().updated({"skew": given["skew"]})
+    base = switches.applied(_with_experts(loaded.scenarios[0], skew), skew)
     launched = None if launched is None else _dense(launched, base)
     count = _count(given["gpus"], base, launched)
     wanted = _wish(given)
@@ -149,7 +150,7 @@ def _planned(request: Request, given: dict[str, Any], launched: Launched | None,
         warnings=[*loaded.warnings, *(f"--launch: {note}" for note in (launched.notes if launched else ()))],
         launched=launched,
         served_model=_served(base.transformer.name, request),
-        next_command=_next(found, request),
+        next_command=_next(found, request, skew.skew),
         suggestion=lambda: _suggestion(base, count, wanted),
     )
     return base.system.name, found, asked
@@ -182,11 +183,9 @@ def _request(
     named = model or (launched.model if launched else None)
     if named is None:
         raise InputError("the model is missing", where="MODEL", do="name one, or a launch line that does")
-    # The search has degrees and exchanges of its own; what a skew does, it does to every one of them.
+    # The search has degrees and exchanges of its own; a skew is of those that send tokens, so it follows later.
     own = {**given, **dict.fromkeys((*FLAGS, "exchange", "cp_exchange", "replicas", "skew"))}
     request = flags.request(named, own, systems=systems)
-    if given["skew"] is not None:
-        request = replace(request, changes={**request.changes, "workload.routing_skew": str(given["skew"])})
     told: dict[str, Any] = {}
     if launched is not None:
         launch.check_same(launched, model, given["engine"])
@@ -273,23 +272,28 @@ def _suggestion(base: Scenario, gpus: int, wanted: Wish) -> str:
     return "quantise with --weights, shorten --isl, or take devices with more memory"
 
 
-def _next(found: Plan, request: Request) -> str:
+def _with_experts(base: Scenario, asked: Options) -> Scenario:
+    """Return a scenario, unless it has no experts and a skew of their tokens was asked for.
+
+    Raises
+    ------
+    InputError
+        It has none.
+    """
+    if asked.skew is not None and base.transformer.mixture is None:
+        raise InputError(f"{base.transformer.name} has no experts", where="--skew", do="leave it out")
+    return base
+
+
+def _next(found: Plan, request: Request, skew: float | None) -> str:
     """Return the command to run next: the chosen layout, term by term."""
     row = found.chosen or found.nearest
     if row is None:
         return "nhalf catalog systems"
     layout = row.layout
-    degrees = {"--tp": layout.tensor_parallel, "--pp": layout.pipeline_parallel, "--ep": layout.expert_parallel,
-               "--attention-dp": layout.attention_dp, "--cp": layout.context_parallel}  # fmt: skip
-    shown = " ".join(f"{flag} {degree}" for flag, degree in degrees.items() if degree > 1 or flag == "--tp")
-    load = (
-        f"--isl {request.prompt} --osl {request.output}" if request.prompt else f"--context {request.context or 1024}"
-    )
-    given = " ".join(
-        f"--{name} {getattr(request, name)}" for name in ("weights", "kv", "engine") if getattr(request, name)
-    )
-    exchange = " --exchange all-to-all" if layout.routed_exchange == "all-to-all" else ""
-    command = (
-        f"nhalf decode {request.model} --on {request.systems[0]} {shown}{exchange} --batch {row.batch} {load} {given}"
-    )
-    return f"{command.strip()} --explain"
+    degrees = Degrees(**{flag: (getattr(layout, field),) for flag, field in _FIELDS.items()})
+    # The exchange that a plan was narrowed to is one of its wish; that of the row says it for both.
+    sends = layout.routed_exchange == "all-to-all"
+    options = replace(request.options, exchange="all-to-all" if sends else None, skew=skew if sends else None)
+    asked = replace(request, degrees=degrees, options=options)
+    return f"{next_decode.command(asked, batches=str(row.batch))} --explain"

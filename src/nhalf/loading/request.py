@@ -258,7 +258,8 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
         request.engine or "vllm", library=request.library, mode=mode, architecture=system.device.architecture
     )
     system = replace(system, curves=of_library(system.curves, stack.library.name, stack.mode))
-    if request.options.exchange == "all-to-all" and request.options.p2p != "off":
+    # A plan looks at both exchanges, whichever was asked for; only a layout that sends tokens reads these curves.
+    if transformer.mixture is not None and request.options.p2p != "off":
         system = replace(system, routed=store.routed(name))
     workload = _workload(request)
     if kv_assumed:

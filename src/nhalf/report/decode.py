@@ -9,6 +9,7 @@ from nhalf.decide.regime import TIE
 from nhalf.predict.memory import usable_bytes
 from nhalf.report import decode_notes, decode_parts, verdict
 from nhalf.report.canvas import grid
+from nhalf.report.decode_bands import band_notes, launched_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,6 +186,7 @@ def _notes(comparison: Comparison) -> list[str]:
         *_unmeasured(comparison),
         *decode_notes.link_notes(comparison.rows),
         *decode_notes.exchange_notes(comparison),
+        *launched_notes(comparison),
     ]
 
 
@@ -323,3 +325,5 @@ def _constants(comparison: Comparison, canvas: Canvas) -> None:
     if row.curve is not None:
         key = f"{row.curve.key} x{row.tensor_parallel}"
         canvas.paragraph(f"  all-reduce: {key}, measured [{row.curve.source}]", indent="        ")
+    for note in band_notes(row):
+        canvas.paragraph(f"  {note}", indent="        ")

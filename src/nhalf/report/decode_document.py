@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nhalf.decide.exchanged import exchanged
 from nhalf.report import decode_notes, decode_parts, verdict
 from nhalf.report.document import datum, envelope, number, term, whole
 
@@ -89,6 +90,8 @@ def _row(row: Row) -> dict[str, Any]:
         "running_batch": row.running,
         "binding": row.binding,
         **{f"{name}_s": value for name, value in row.columns.items()},
+        "collective_link_bytes_s": (inner := exchanged(row.step)).link_bytes_s,
+        "prefill_collective_s": inner.prefill_s,
         "memory_bytes": row.memory_bytes,
         "memory": decode_parts.memory(row),
         "largest_batch": row.memory.largest_batch,
