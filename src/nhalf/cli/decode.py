@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading, units
-from nhalf.cli import decode_options, flags, forms, output, page_file
+from nhalf.cli import decode_options, flags, following, forms, output, page_file
 from nhalf.decide.comparison import compare
 from nhalf.errors import InputError
 from nhalf.loading.degrees import FLAGS, Degrees
@@ -145,23 +145,7 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _next(request: loading.Request) -> str:
-    """Return the command to run next: the same question at three batches, or why the numbers are what they are."""
+    """Return the command to run next: the same question at three batches, or each term of it."""
     if request.batches is not None and len(request.batches) > 1:
-        return "add --explain for every term, or --set path=value to ask what if"
-    flags = {
-        "on": ",".join(request.systems),
-        **{flag: ",".join(map(str, getattr(request.degrees, flag))) for flag in FLAGS},
-        "batch": "1,16,128",
-        "context": request.context,
-        "isl": request.prompt,
-        "osl": request.output,
-        **{name: getattr(request, name) for name in _NAMES},
-    }
-    shown = [
-        f"--{flag.replace('_', '-')} {value}"
-        for flag, value in flags.items()
-        if value is not None and not (flag in FLAGS and value == "1")
-    ]
-    shown += decode_options.shown(request.options)
-    shown += [f"--set {path}={value}" for path, value in request.changes.items()]
-    return f"nhalf decode {request.model} {' '.join(shown)}"
+        return following.command("decode", {"--explain": True})
+    return following.command("decode", {"--batch": "1,16,128"})

@@ -9,14 +9,14 @@ import click
 
 from nhalf import loading, units
 from nhalf.catalog import files
-from nhalf.cli import flags, forms, output, page_file, plan_options
+from nhalf.cli import flags, following, forms, output, page_file, plan_options
 from nhalf.decide.candidates import GOALS, Wish
 from nhalf.decide.layouts import name
 from nhalf.decide.nearest import nearest
 from nhalf.decide.search import search
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.layout import check
-from nhalf.loading import launch
+from nhalf.loading import launch, switches
 from nhalf.loading.degrees import FLAGS, Degrees
 from nhalf.loading.options import Options
 from nhalf.loading.planning import OUTPUT, PROMPT, wish
@@ -94,7 +94,7 @@ def _write(plans: Sequence[Named], given: dict[str, Any]) -> None:
     if alone:
         report.write(found, asked, canvas)
     else:
-        several.write(plans, canvas)
+        several.write(plans, canvas, next_command=_alone(plans, given))
     output.write(canvas.text)
 
 
@@ -131,7 +131,7 @@ def _require_answer(plans: Sequence[Named]) -> None:
 def _planned(request: Request, given: dict[str, Any], launched: Launched | None, defaults: Sequence[Default]) -> Named:
     """Return the plan of one system, with what it was asked for."""
     loaded = loading.scenarios(request)
-    base = loaded.scenarios[0]
+    base = switches.applied(loaded.scenarios[0], request.options.updated({"skew": given["skew"]}))
     launched = None if launched is None else _dense(launched, base)
     count = _count(given["gpus"], base, launched)
     wanted = _wish(given)
@@ -182,11 +182,9 @@ def _request(
     named = model or (launched.model if launched else None)
     if named is None:
         raise InputError("the model is missing", where="MODEL", do="name one, or a launch line that does")
-    # The search has degrees and exchanges of its own; what a skew does, it does to every one of them.
+    # The search has degrees and exchanges of its own; what a skew does, it does to every one of them, once loaded.
     own = {**given, **dict.fromkeys((*FLAGS, "exchange", "cp_exchange", "replicas", "skew"))}
     request = flags.request(named, own, systems=systems)
-    if given["skew"] is not None:
-        request = replace(request, changes={**request.changes, "workload.routing_skew": str(given["skew"])})
     told: dict[str, Any] = {}
     if launched is not None:
         launch.check_same(launched, model, given["engine"])
@@ -278,18 +276,20 @@ def _next(found: Plan, request: Request) -> str:
     row = found.chosen or found.nearest
     if row is None:
         return "nhalf catalog systems"
-    layout = row.layout
-    degrees = {"--tp": layout.tensor_parallel, "--pp": layout.pipeline_parallel, "--ep": layout.expert_parallel,
-               "--attention-dp": layout.attention_dp, "--cp": layout.context_parallel}  # fmt: skip
-    shown = " ".join(f"{flag} {degree}" for flag, degree in degrees.items() if degree > 1 or flag == "--tp")
-    load = (
-        f"--isl {request.prompt} --osl {request.output}" if request.prompt else f"--context {request.context or 1024}"
-    )
-    given = " ".join(
-        f"--{name} {getattr(request, name)}" for name in ("weights", "kv", "engine") if getattr(request, name)
-    )
-    exchange = " --exchange all-to-all" if layout.routed_exchange == "all-to-all" else ""
-    command = (
-        f"nhalf decode {request.model} --on {request.systems[0]} {shown}{exchange} --batch {row.batch} {load} {given}"
-    )
-    return f"{command.strip()} --explain"
+    layout, sent = row.layout, row.layout.routed_exchange == "all-to-all"
+    changed: dict[str, object] = {"--on": request.systems[0], "--batch": row.batch, "--explain": True}
+    for flag, field in _FIELDS.items():
+        degree = getattr(layout, field)
+        changed[f"--{flag.replace('_', '-')}"] = degree if degree > 1 or flag == "tp" else None
+    changed |= {"--context": request.context, "--isl": request.prompt, "--osl": request.output}
+    changed |= {f"--{name}": getattr(request, name) for name in ("weights", "kv", "engine", "mode")}
+    changed |= {"--exchange": "all-to-all" if sent else None} | ({} if sent else {"--skew": None})
+    return following.command("decode", {"model": request.model, **changed})
+
+
+def _alone(plans: Sequence[Named], given: dict[str, Any]) -> str:
+    """Return the command that plans for one of several systems: the one whose plan gives most."""
+    best = (several.winner(plans) or plans[0])[0]
+    systems = [system for system, _, _ in plans]
+    price = _prices(given["price"], systems)[systems.index(best)]
+    return f"{following.command('plan', {'--on': best, '--price': price})}  # every layout, and its launch lines"

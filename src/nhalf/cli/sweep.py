@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import sys
 import time
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import units
-from nhalf.cli import flags, forms, output, page_file
+from nhalf.cli import flags, following, forms, output, page_file
 from nhalf.decide import farm
 from nhalf.decide.grid import TASK_POINTS, Tally
 from nhalf.errors import InputError
@@ -83,9 +84,17 @@ def sweep(model: str, systems: str | None, texts: tuple[str, ...], files: tuple[
     progress.end()
     if file != "-" and not forms.write(lambda: report.document(grid, tally, file), "best_by_first_axis"):
         canvas = output.canvas()
-        report.write(grid, tally, loaded.defaults, canvas, file=file)
+        report.write(grid, tally, loaded.defaults, canvas, next_command=_next(file))
         output.write(canvas.text)
     page_file.write(pages, lambda: _page(loaded, tally))
+
+
+def _next(file: str) -> str:
+    """Return the command to run next: what reads the file, or writes one."""
+    kind = file.rpartition(".")[2].lower()
+    if kind == "parquet":
+        return f'python -c "import polars; print(polars.read_parquet({file!r}))"'
+    return f"head {shlex.quote(file)}" if file else following.command("sweep", {"--output": "sweep.csv"})
 
 
 def _files(files: tuple[str, ...]) -> tuple[list[str], str]:

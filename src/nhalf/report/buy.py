@@ -50,8 +50,7 @@ def write(purchases: Sequence[Purchase], defaults: Sequence[Default], canvas: Ca
         canvas.heading("Defaults taken")
         for default in defaults:
             canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {next_command}", indent="    ")
+    canvas.following(next_command)
 
 
 def _system(found: Purchase) -> str:

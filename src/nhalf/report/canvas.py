@@ -22,6 +22,10 @@ _NUMBER_AND_UNIT = re.compile(r"(\d) (?=(?:%|[num]?s|[kKMGTP]?i?B(?:/s)?|tokens/
 _FOLDED = 30
 """Names in a table that does not fit are folded to so many characters."""
 
+_SHELL_WORDS = re.compile(r"""(?:--?[a-z][\w-]*\s+(?!-))?(?:[^\s'"]|'[^']*'|"[^"]*")+""")
+"""A word of a command line, or a flag with its value; quotes keep the blanks inside them."""
+_REMARK = "  # "
+
 
 @dataclass(slots=True, kw_only=True)
 class Canvas:
@@ -58,6 +62,41 @@ class Canvas:
             wrapped = textwrap.fill(joined, self.width, subsequent_indent=indent, break_long_words=False,
                                     break_on_hyphens=False)  # fmt: skip
             self._console().print(Text(wrapped.replace("\u00a0", " "), style="bold" if bold else ""), soft_wrap=True)
+
+    def command(self, text: str, *, indent: str = "  ") -> None:
+        """Write a command line to copy: where it is longer than a line, the shell reads on after the backslashes.
+
+        What stands behind `  # ` is a remark, or a text that begins with `# `; it gets lines of its own, above, where
+        there is no room beside the command.
+        """
+        line, mark, remark = ("", "#", text[2:]) if text.startswith("# ") else text.partition(_REMARK)
+        whole = f"{indent}{line}{_REMARK}{remark}"
+        if line and mark and len(whole) <= self.width:
+            self._console().print(Text(whole), soft_wrap=True)
+            return
+        if mark:
+            self.paragraph(f"{indent}# {remark}", indent=f"{indent}# ")
+        if line:
+            lines = self._shell_lines(line, indent)
+            self._console().print(Text(" \\\n".join(lines)), soft_wrap=True)
+
+    def _shell_lines(self, text: str, indent: str) -> list[str]:
+        """Return a command as lines with room for a backslash at their ends; no word is broken."""
+        first, *words = _SHELL_WORDS.findall(text)
+        lines = [f"{indent}{first}"]
+        for place, word in enumerate(words, start=1):
+            room = self.width - (0 if place == len(words) else len(" \\"))
+            if len(lines[-1]) + 1 + len(word) > room:
+                lines.append(f"{indent}  {word}")
+            else:
+                lines[-1] += f" {word}"
+        return lines
+
+    def following(self, *texts: str) -> None:
+        """Write what to run next: commands to copy, and remarks that begin with `# `."""
+        self.heading("Next")
+        for text in texts:
+            self.command(text)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, marked: Sequence[int] = ()) -> None:
         """Write a table: text columns (a name that starts with `<`) to the left, numbers to the right.

@@ -77,7 +77,7 @@ def answer(loaded: Loaded, fixed_parts: Mapping[str, Datum], per_token: int) -> 
     )
 
 
-def write(found: Answer, canvas: Canvas) -> None:
+def write(found: Answer, canvas: Canvas, *, next_command: str) -> None:
     """Write the verdict, the number, the tables, where the fixed time goes and what it all rests on."""
     canvas.paragraph(verdict(found), bold=True)
     canvas.paragraph(_number(found))
@@ -90,9 +90,7 @@ def write(found: Answer, canvas: Canvas) -> None:
     _by_algorithm(found, canvas)
     _fixed_time(found, canvas)
     _rests_on(found, canvas)
-    canvas.heading("Next")
-    system = found.loaded.subject.rpartition(" of ")[2] if found.question.library else "h100-sxm"
-    canvas.paragraph(f"  nhalf crossover llama-3.1-70b --on {system}")
+    canvas.following(next_command)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

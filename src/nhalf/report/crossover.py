@@ -22,9 +22,9 @@ _TWICE: Final = 1.5
 """Above this ratio the two measures are not about the same size any more."""
 
 
-def write(turns: Sequence[Turn], model: str, canvas: Canvas) -> None:
+def write(turns: Sequence[Turn], model: str, canvas: Canvas, *, next_commands: Sequence[str]) -> None:
     """Write the verdict, one batch, the messages by batch, the table, and which of the two measures to use."""
-    lead = _lead(turns)
+    lead = leading(turns)
     canvas.paragraph(_verdict(turns, lead, model), bold=True)
     found = lead.crossover
     canvas.paragraph(
@@ -38,12 +38,10 @@ def write(turns: Sequence[Turn], model: str, canvas: Canvas) -> None:
     _table(turns, canvas)
     canvas.heading("Which one to use")
     canvas.paragraph(f"  {_advice(turns)}", indent="  ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  nhalf decode {model} --on {lead.system} --tp {found.ranks} --batch 1,16,128")
-    canvas.paragraph(f"  nhalf collective all-reduce --ranks {found.ranks} --on {lead.system} --library {lead.library}")
+    canvas.following(*next_commands)
 
 
-def _lead(turns: Sequence[Turn]) -> Turn:
+def leading(turns: Sequence[Turn]) -> Turn:
     """Return the crossover that the verdict is about: the largest group in a node of the first library."""
     first = [turn for turn in turns if (turn.system, turn.library) == (turns[0].system, turns[0].library)]
     inside = [turn for turn in first if turn.crossover.tier == "intra_node"] or first
@@ -129,7 +127,7 @@ def _advice(turns: Sequence[Turn]) -> str:
 
 def document(turns: Sequence[Turn], model: str) -> dict[str, Any]:
     """Return the document of the contract."""
-    lead = _lead(turns)
+    lead = leading(turns)
     return envelope(
         "crossover",
         {

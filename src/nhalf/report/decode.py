@@ -44,8 +44,7 @@ def write(comparison: Comparison, defaults: Sequence[Default], canvas: Canvas, *
         canvas.heading("Defaults taken")
         for default in defaults:
             canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {next_command}", indent="    ")
+    canvas.following(next_command)
 
 
 def milliseconds(seconds: float) -> str:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.evidence.advice import advise
-from nhalf.evidence.commands import command
 from nhalf.evidence.identify import ENOUGH
 from nhalf.evidence.verdict import QUANTITIES, of_curve
-from nhalf.report import fit_parts
+from nhalf.report import fit_next, fit_parts
 from nhalf.report.canvas import grid
 from nhalf.report.document import envelope
 
@@ -36,7 +35,8 @@ _SHOWN_ABOVE = ("switch", "one-line", "gap")  # the tables say it
 class Answer:
     """What `nhalf fit` says: the fit, the decode messages of a `model` on it, and the comparison, where asked for.
 
-    `links` names the file that the fitted links go to, if any.
+    `links` names the file that the fitted links go to, if any; `again` is the command line without a file to write.
+    A step is predicted for `model` on `system`, a node of which has `devices_per_node`.
     """
 
     fit: Fit
@@ -45,7 +45,10 @@ class Answer:
     comparison: Comparison | None = None
     tripped: Sequence[str] = ()
     links: str = ""
+    again: str = "nhalf fit LOG"
     model: str = "llama-3.1-70b"
+    system: str = "h100-sxm"
+    devices_per_node: int = 8
 
 
 def write(answer: Answer, canvas: Canvas) -> None:
@@ -66,7 +69,7 @@ def write(answer: Answer, canvas: Canvas) -> None:
     if answer.marks or answer.mark_doubts:
         fit_parts.marks(answer.fit, answer.marks, answer.mark_doubts, canvas)
     write_skipped(answer.fit, canvas)
-    _next(answer, canvas)
+    canvas.following(*fit_next.commands(answer))
 
 
 def write_number(curve: CurveFit, canvas: Canvas) -> None:
@@ -218,28 +221,6 @@ def write_skipped(fit: Fit, canvas: Canvas) -> None:
         canvas.paragraph(f"  {skip.file}{f':{skip.line}' if skip.line else ''}: {skip.why}", indent="    ")
     if len(fit.skipped) > _FEW_SKIPPED:
         canvas.paragraph(f"  and {len(fit.skipped) - _FEW_SKIPPED} more (--json lists them)")
-
-
-def _next(answer: Answer, canvas: Canvas) -> None:
-    """Write what to run next: what settles an open question, or what to do with the answer."""
-    curves = answer.fit.curves
-    canvas.heading("Next")
-    for curve in curves:
-        advice = advise(curve)
-        if advice is not None:
-            sizes = ", ".join(units.format_size(size) for size in advice.sizes_bytes)
-            of = f"{curve.series.key}: " if len(curves) > 1 else ""
-            canvas.paragraph(f"  {of}{advice.why}{f'; add {sizes}' if sizes else ''}:", indent="    ")
-            canvas.paragraph(f"  {advice.command}", indent="    ")
-            return
-    if all(curve.half_size_bytes is None for curve in curves):
-        canvas.paragraph(f"  measure a sweep of sizes, such as: {command(curves[0].series)}", indent="    ")
-        return
-    file = curves[0].series.key.file or "LOG"
-    if answer.links:
-        canvas.paragraph(f"  nhalf decode {answer.model} --on h100-sxm --links {answer.links}", indent="    ")
-        return
-    canvas.paragraph(f"  nhalf fit {file} -o links.toml --model {answer.model} --batch 1,8,64", indent="    ")
 
 
 def document(answer: Answer) -> dict[str, Any]:

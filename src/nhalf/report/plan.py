@@ -204,7 +204,7 @@ def _launch(chosen: Choice, asked: Asked, canvas: Canvas) -> None:
         if not line.command:
             canvas.paragraph(f"  {engine}: cannot run it: {line.reason}", indent="    ")
             continue
-        canvas.paragraph(f"  {line.command}", indent="    ")
+        canvas.command(line.command)
         for also in line.also:
             canvas.paragraph(f"    with {also}", indent="      ")
     stack, workload = chosen.candidate.scenario.stack, chosen.candidate.scenario.workload
@@ -220,6 +220,5 @@ def _closing(plan: Plan, asked: Asked, canvas: Canvas) -> None:
         canvas.heading("Defaults taken")
         for default in asked.defaults:
             canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {asked.next_command}", indent="    ")
+    canvas.following(asked.next_command)
     del plan

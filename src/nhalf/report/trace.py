@@ -48,8 +48,7 @@ def write(study: Study, canvas: Canvas, *, next_command: str, fit: Fit | None = 
             canvas.paragraph(f"  {note}", indent="    ")
         if len(study.notes) > _MOST_NOTES:
             canvas.paragraph(f"  and {len(study.notes) - _MOST_NOTES} more with --json")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {next_command}", indent="    ")
+    canvas.following(next_command)
 
 
 def domination(study: Study) -> str:
