@@ -72,7 +72,8 @@ def decode(
         output.warn(warning)
     launched = request.mode is not None and "mode" not in request.assumed
     scenarios = _anchored(loaded.scenarios, anchors)
-    comparison = compare(scenarios, cache_link=loaded.cache_link, launched=launched)
+    peers = () if anchors else loading.with_peers(request)
+    comparison = compare(scenarios, cache_link=loaded.cache_link, launched=launched, with_peers=peers)
     if not forms.write(lambda: document(comparison, loaded.defaults, loaded.warnings), "rows"):
         canvas = output.canvas()
         report.write(comparison, loaded.defaults, canvas, next_command=_next(request))

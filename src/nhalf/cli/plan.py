@@ -17,7 +17,7 @@ from nhalf.decide.search import search
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.layout import check
 from nhalf.loading import launch, switches
-from nhalf.loading.degrees import FLAGS, Degrees
+from nhalf.loading.degrees import FIELDS, FLAGS, Degrees
 from nhalf.loading.options import Options
 from nhalf.loading.planning import OUTPUT, PROMPT, wish
 from nhalf.report import plan as report
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from nhalf.scenario import Scenario
 
 MOST = 4096
-_FIELDS = {
-    "tp": "tensor_parallel", "pp": "pipeline_parallel", "ep": "expert_parallel", "attention_dp": "attention_dp",
-    "cp": "context_parallel",
-}  # fmt: skip
 
 
 @click.command()
@@ -248,7 +244,7 @@ def _wish(given: dict[str, Any]) -> Wish:
         wish(limits),
         goal=given["goal"],
         pools=given["pools"],
-        degrees={_FIELDS[name]: values for name, values in chosen.items()},
+        degrees={FIELDS[name]: values for name, values in chosen.items()},
         batches=flags.counts(given["batch"], "batch") if given["batch"] else None,
         exchanges=(options.exchange,) if options.exchange else ("all-gather", "all-to-all"),  # type: ignore[arg-type]
     )
@@ -278,7 +274,7 @@ def _next(found: Plan, request: Request) -> str:
         return "nhalf catalog systems"
     layout, sent = row.layout, row.layout.routed_exchange == "all-to-all"
     changed: dict[str, object] = {"--on": request.systems[0], "--batch": row.batch, "--explain": True}
-    for flag, field in _FIELDS.items():
+    for flag, field in FIELDS.items():
         degree = getattr(layout, field)
         changed[f"--{flag.replace('_', '-')}"] = degree if degree > 1 or flag == "tp" else None
     changed |= {"--context": request.context, "--isl": request.prompt, "--osl": request.output}

@@ -123,6 +123,13 @@ def scenarios(request: Request) -> Loaded:
     )
 
 
+def with_peers(request: Request) -> tuple[Scenario, ...]:
+    """Return the scenarios of a request with peer access, where it takes that away; else none."""
+    if request.options.p2p != "off":
+        return ()
+    return scenarios(replace(request, options=replace(request.options, p2p=None))).scenarios
+
+
 def _checked(request: Request) -> Request:
     """Return the request with its counts as plain whole numbers.
 
