@@ -143,6 +143,7 @@ def test_a_time_that_is_not_there_is_warned_about() -> None:
     ("arguments", "code", "parts"),
     [
         ((*JOB, "--option", "nick=1us"), 2, ["Did you mean 'nic'?"]),
+        ((*JOB, "--option", "inter.latency=x0.5"), 2, ["Did you mean 'inter-node.latency'?"]),
         ((*JOB, "--option", "nvlink=off"), 2, ["nvlink cannot be off", "--option p2p=off"]),
         ((*JOB, "--option", "nic=OFF"), 2, ["nic cannot be off", "stays inside a node"]),
         ((*JOB[:2], "--option", "nic=1us"), 2, ["--on", "h100-sxm"]),

@@ -14,6 +14,7 @@ import pytest
 from tests.cli.command import invoke, matches, refused
 
 JOB = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "1,2,4,8,16", "--batch", "1", "--weights", "fp8")
+LOGS = Path(__file__).parents[1] / "logs"
 QUICK = ("decode", "qwen3-8b", "--on", "h100-sxm")
 COLUMNS = (
     "weights_s", "experts_s", "kv_s", "compute_s", "launch_s", "collective_fixed_s", "collective_transfer_s",
@@ -340,3 +341,17 @@ def test_without_peer_access_the_step_with_it_is_named() -> None:
     text = " ".join(invoke(*job, "--p2p", "off").out.split())
     assert f"this is {times:.2g} times as long" in text
     assert "With peer access" not in invoke(*job).out
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (("--set", "system.fabric.inter_node=tcp-25g"), ["nhalf whatif --option nic=tcp-25g", "inter_node.latency_s"]),
+        (("--set", "system.fabric.intra_node=nvlink5"), ["nhalf whatif --option nvlink=nvlink5"]),
+        (("--links", str(LOGS / "iperf3" / "iperf3.json")), ["nhalf fit", "-o links.toml"]),
+    ],
+)
+def test_what_is_no_input_or_no_file_of_links_says_what_to_do(flags: tuple[str, ...], parts: list[str]) -> None:
+    message = refused(*QUICK, "--tp", "8", *flags)
+    for part in parts:
+        assert part in message

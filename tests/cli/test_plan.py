@@ -239,3 +239,11 @@ def test_the_front_has_the_chosen_point_and_says_what_it_leaves_out() -> None:
     ]
     assert "*" in marked[0]
     assert f"of {points} points" in text
+
+
+@pytest.mark.parametrize("name", ["meta-llama/Llama-3.1-70B-Instruct", "/models/llama"])
+def test_a_launch_line_keeps_the_name_that_it_was_given(name: str) -> None:
+    line = f"vllm serve {name} --tensor-parallel-size 8"
+    given = ("--launch", line) if name.startswith("meta-llama") else ("llama-3.1-70b", "--launch", line)
+    launch = invoke("plan", *given, "--on", "h100-sxm", "--json").document["launch"]
+    assert all(name in command.split() for command in launch.values())

@@ -144,7 +144,7 @@ def _planned(request: Request, given: dict[str, Any], launched: Launched | None,
         defaults=taken,
         warnings=[*loaded.warnings, *(f"--launch: {note}" for note in (launched.notes if launched else ()))],
         launched=launched,
-        served_model=_served(base.transformer.name, request),
+        served_model=_served(base.transformer.name, request, launched),
         next_command=_next(found, request),
         suggestion=lambda: _suggestion(base, count, wanted),
     )
@@ -250,8 +250,12 @@ def _wish(given: dict[str, Any]) -> Wish:
     )
 
 
-def _served(model: str, request: Request) -> str:
-    """Return the name by which engines know a model: its first name on Hugging Face, or what was given."""
+def _served(model: str, request: Request, launched: Launched | None) -> str:
+    """Return the name by which engines know a model: the user's own, else its first on Hugging Face, else what is."""
+    if launched is not None and launched.model is not None:
+        return launched.model
+    if "/" in request.model:
+        return request.model
     names = files.aliases().get("model", {}).get(model, ())
     return next((alias for alias in names if "/" in alias), request.model)
 

@@ -42,7 +42,8 @@ _ROW_BYTES = {False: 200, True: 50}  # of a row of text and of Parquet, at least
     "files",
     multiple=True,
     metavar="FILE",
-    help="A .csv, .json or .parquet file, - for CSV on the output, a page (report.html) or a figure (.svg, .png).",
+    help="Every row: a .csv, .json or .parquet file, - for CSV on the output; or a page (report.html), a figure (.svg, "
+    ".png).  [default: what they say as a whole]",
 )
 @click.option("--workers", metavar="N", type=click.IntRange(min=1), default=1, help="Processes of this machine.")
 @click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler: tcp://host:8786.")
@@ -98,21 +99,22 @@ def _next(file: str) -> str:
 
 
 def _files(files: tuple[str, ...]) -> tuple[list[str], str]:
-    """Return the pages that are asked for, and the file of the table, empty where only pages are.
+    """Return the pages that are asked for, and the file of the table, empty where none is.
+
+    With --csv and no file the table goes to the output, as with `-o -`.
 
     Raises
     ------
     InputError
-        There is no file, or more than one table.
+        There is more than one table.
     """
     pages = [file for file in files if page_file.is_page(file)]
     tables = [file for file in files if file not in pages]
-    if not files:
-        raise InputError("there is no file to write to", where="-o", do="add -o sweep.csv (.json, .parquet), or -o -")
     if len(tables) > 1:
         raise InputError("a sweep is written to one table", where="-o", allowed="one table, and pages beside it")
     page_file.check(pages)
-    return pages, tables[0] if tables else ""
+    alone = "-" if not files and forms.asked() == "csv" else ""
+    return pages, tables[0] if tables else alone
 
 
 def _check_room(path: Path, points: int) -> None:
@@ -158,7 +160,7 @@ def _answers(grid: Grid, given: dict[str, Any]) -> Generator[farm.Answered, None
 
 
 class _Nothing:
-    """No table: only pages were asked for."""
+    """No table: only a page, or what the points say as a whole, was asked for."""
 
     def write(self, columns: dict[str, Any]) -> None:
         """Write nothing."""

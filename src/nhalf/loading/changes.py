@@ -21,6 +21,11 @@ BIDIRECTIONAL = 1.3
 """A bandwidth this many times the known one-way rate is most likely the sum of both directions."""
 _HEADERS = 0.05
 """Headers take up to so much of a line rate (note on `roce-800g` in links.toml), so rates so near are one."""
+_LINKS = {
+    "system.fabric.intra_node": "nvlink", "system.fabric.inter_node": "inter-node",
+    "system.fabric.inter_rack": "inter-rack",
+}  # fmt: skip
+"""Paths of links, and the word by which an option names each."""
 _SUFFIXES = {"_bytes_per_s": "bytes/s", "_flop_per_s": "FLOP/s", "_bytes": "bytes", "_s": "s"}
 _REASON = {
     "s": (1e-12, 1e4), "bytes": (1e-3, 1e18), "bytes/s": (1.0, 1e18), "FLOP/s": (1.0, 1e24), "1": (1e-9, 1e9),
@@ -53,6 +58,7 @@ def apply(scenario: Scenario, changes: Mapping[str, str]) -> tuple[Scenario, lis
         where = f"--set {path}"
         if path in FLAGGED:
             raise InputError("a flag of its own sets this", where=where, do=f"use {FLAGGED[path]}")
+        _refuse_tier(path, text, scenario)
         before = scenario.value(path)
         unit = unit_of(path)
         count = isinstance(before, int)
@@ -63,6 +69,17 @@ def apply(scenario: Scenario, changes: Mapping[str, str]) -> tuple[Scenario, lis
         if path.endswith("bandwidth_bytes_per_s") and path.startswith("system.fabric"):
             warnings += bidirectional(value, float(before), where, sold_one_way=path.startswith(_of_nic(scenario)))
     return replace(scenario.having(values), origins=origins), warnings
+
+
+def _refuse_tier(path: str, text: str, scenario: Scenario) -> None:
+    """Refuse the path of a whole link, and say how another link is asked for."""
+    if path not in _LINKS:
+        return
+    word = "nic" if f"{path}." == _of_nic(scenario) else _LINKS[path]
+    raise InputError(
+        "a link is two inputs", where=f"--set {path}", allowed=f"{path}.latency_s, {path}.bandwidth_bytes_per_s",
+        do=f"set them, or ask nhalf whatif --option {word}={text}",
+    )  # fmt: skip
 
 
 def _check(path: str, value: float, text: str) -> None:

@@ -166,11 +166,13 @@ def _moves(key: str, value: str, base: Scenario, offer: Offer, warnings: list[st
     known = dict(base.inputs())
     if path not in known:
         names = [*_REQUEST, *LINKS, *WORDS]
+        begun = [name for name in LINKS if name.startswith(f"{word}-")]
+        meant = f"Did you mean '{begun[0]}{f'.{part}' if part else ''}'?" if begun else ""
         raise InputError(
             f"there is nothing to set by the name {key!r}",
             where=offer.where,
             allowed=f"{', '.join(names)}, or the path of any input",
-            do=did_you_mean(key, [*names, *known]),
+            do=meant or did_you_mean(key, [*names, *known]),
         )
     return [_move(path, value, base, offer, warnings)]
 

@@ -106,7 +106,7 @@ def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas,
         heads = [first, "step", "tok/s", "<binds", *(["<with"] if any(row[-1] for row in rows) else [])]
         canvas.table(heads, [row[: len(heads)] for row in rows])
         if len(tally.best_by) > _SHOWN:
-            canvas.paragraph(f"{len(tally.best_by) - _SHOWN} more in the file.", indent="  ")
+            canvas.paragraph(f"{len(tally.best_by) - _SHOWN} more in the table of every point.", indent="  ")
     if tally.reasons:
         canvas.heading("Not legal")
         for reason, count in sorted(tally.reasons.items(), key=lambda item: -item[1])[:_SHOWN]:
