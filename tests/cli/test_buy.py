@@ -55,7 +55,7 @@ def test_nothing_helps_is_a_normal_answer() -> None:
     first, rest = text.split(". ", 1)
     assert first == "nic=800Gb/s changes nothing here: TP8 stays inside a node; ask with --tp 16"
     assert rest.startswith("Interactive use, batch 1: nothing on this list helps: ")
-    assert "of your step is fixed time of layers and steps (launch)" in rest
+    assert "of your step is the fixed time of layers and steps (launch)" in rest
 
 
 def test_links_that_the_layout_does_not_use_are_named_first_with_a_layout_that_does() -> None:

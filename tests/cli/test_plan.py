@@ -93,7 +93,7 @@ def test_data_parallelism_of_a_dense_model_is_replicas() -> None:
 def test_limits_that_nothing_holds_show_the_nearest_and_leave_with_3() -> None:
     result = invoke(*JOB, "--gpus", "16", "--tpot", "1ms")
     assert result.code == 3
-    assert result.out.startswith("no layout holds 1 ms per token: the nearest is ")
+    assert result.out.startswith("No layout holds 1 ms per token: the nearest is ")
     assert "twice the memory bandwidth" in result.err
     found = invoke(*JOB, "--gpus", "16", "--tpot", "1ms", "--json")
     assert found.code == 3
@@ -247,3 +247,18 @@ def test_a_launch_line_keeps_the_name_that_it_was_given(name: str) -> None:
     given = ("--launch", line) if name.startswith("meta-llama") else ("llama-3.1-70b", "--launch", line)
     launch = invoke("plan", *given, "--on", "h100-sxm", "--json").document["launch"]
     assert all(name in command.split() for command in launch.values())
+
+
+def test_a_mark_is_explained_without_limits_that_nobody_gave() -> None:
+    job = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--gpus", "2")
+    free, bound = invoke(*job).out, invoke(*job, "--tpot", "1s").out
+    assert "? fits only if the driver reports enough memory." in free
+    assert "limits" not in free
+    assert "? holds the limits for one prompt alone" in bound
+
+
+def test_one_layout_that_fits_is_one() -> None:
+    text = " ".join(invoke("plan", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--pp", "1").out.split())
+    assert "and the only layout that fits." in text
+    wide = invoke("plan", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--pp", "1", columns=140).out
+    assert "TTFT: from that of a prompt alone to that of the last when the whole batch arrives at once." in wide

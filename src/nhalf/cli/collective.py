@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--ranks", metavar="K", help="Ranks of the group.")
 @click.option("--on", "system", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue, instead of a bare link.")
 @click.option("--sizes", metavar="A:B", help=f"Sizes with units: A:B doubles, A:B:x4, or a list.  [default: {SIZES}]")
-@click.option("--library", metavar="NAME", help="Communication library.  [default: vllm]")
+@click.option("--library", metavar="NAME", help="Communication library; `nhalf catalog libraries`.  [default: vllm]")
 @click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph]")
 @click.option("--has", metavar="LIST", help="What the machine has beyond its links: nvls, sharp, torus.")
 @click.option("--reduce-at", metavar="RATE", help="Charge arithmetic at this rate: 1TB/s.  [default: hidden]")

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @click.argument("model")
 @click.option("--on", "systems", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue.")
 @click.option("--tp", metavar="LIST", help="Tensor-parallel degrees.  [default: those of 2,4,8,16 that are legal]")
-@click.option("--library", metavar="NAME", help="One library.  [default: all that were measured there]")
+@click.option(
+    "--library", metavar="NAME", help="One of `nhalf catalog libraries`.  [default: all that were measured there]"
+)
 @click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph, and host for NCCL]")
 @forms.option
 def crossover(model: str, systems: str | None, tp: str | None, library: str | None, mode: str | None) -> None:

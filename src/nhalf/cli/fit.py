@@ -39,7 +39,12 @@ _MARKED = {"--model": "llama-3.1-70b"}
 @click.option("--ranks", metavar="K", help="The ranks, where a log does not say.")
 @click.option("--nodes", metavar="N", help="The nodes, where a log does not say.")
 @click.option("--mode", metavar="MODE", help="graph, eager or host, where a log does not say.")
-@click.option("--format", "format_", metavar="NAME", help="The format of the logs.  [default: by content]")
+@click.option(
+    "--format",
+    "format_",
+    metavar="NAME",
+    help="nccl-tests, osu, perftest, csv, ...; `--format list` names all.  [default: by content]",
+)
 @click.option("--on", "system", metavar="SYSTEM", help="What the ranks ran on: compares with its link.")
 @click.option("--model", metavar="MODEL", help="Mark this model's decode messages on the curve.")
 @click.option("--batch", default="1,8,64", show_default=True, metavar="LIST", help="The batches to mark.")

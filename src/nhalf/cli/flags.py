@@ -26,17 +26,21 @@ _LENGTHS: Final = (
     click.option("--isl", metavar="N", help="Prompt tokens, with --osl: adds the prefills of arriving requests."),
     click.option("--osl", metavar="N", help="Output tokens, with --isl."),
 )
+LIBRARY: Final = "Communication library: vllm, nccl, ...; `nhalf catalog libraries`.  [default: the engine's]"
+SET: Final = (
+    "Change any input; may be repeated. `nhalf catalog system SYSTEM` and `nhalf catalog engine ENGINE` list the paths."
+)
 WORKLOAD: Final = (
     click.option("--weights", metavar="DTYPE", help="bf16, fp8, int8, int4, nvfp4, mxfp4.  [default: the config's]"),
     click.option("--kv", metavar="DTYPE", help="Cache dtype: bf16, fp8.  [default: as the config says]"),
     click.option("--engine", metavar="NAME", help="vllm, sglang, trtllm.  [default: vllm]"),
-    click.option("--library", metavar="NAME", help="Communication library.  [default: the engine's]"),
+    click.option("--library", metavar="NAME", help=LIBRARY),
     click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph]"),
     click.option(
         "--stack", metavar="FILE", help="Constants of nhalf calibrate, or `priors`.  [default: the calibrated]"
     ),
     click.option("--links", metavar="FILE", help="Links of the tiers, as `nhalf fit -o FILE` writes them."),
-    click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change any input; may be repeated."),
+    click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help=SET),
 )
 """The flags of number formats, the stack and the inputs."""
 _FORMATS: Final = (

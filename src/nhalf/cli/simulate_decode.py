@@ -9,6 +9,7 @@ import click
 
 from nhalf import loading, units
 from nhalf.cli import following, forms, output
+from nhalf.cli.flags import LIBRARY
 from nhalf.cli.simulate import count, needed
 from nhalf.cli.simulate_progress import Progress
 from nhalf.decide import instead, pacing
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--weights", metavar="DTYPE", help="bf16, fp8, int8, int4, nvfp4, mxfp4.  [default: the config's]")
 @click.option("--kv", metavar="DTYPE", help="Cache dtype: bf16, fp8.  [default: as the config says]")
 @click.option("--engine", metavar="NAME", help="vllm, sglang, trtllm.  [default: vllm]")
-@click.option("--library", metavar="NAME", help="Communication library.  [default: the engine's]")
+@click.option("--library", metavar="NAME", help=LIBRARY)
 @click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph]")
 @click.option("--tokens", metavar="N", help="Decode steps.  [default: 200]")
 @click.option(

@@ -285,11 +285,12 @@ def _rests_on(found: Answer, canvas: Canvas) -> None:
 
 
 def _rule(rule: Rule) -> str:
-    """Return a rule in words, with its source."""
-    steps = [
-        f"{algorithm} {'below' if rule.strict else 'up to'} {_size(limit.value)}"
-        for algorithm, limit in zip(rule.algorithms, rule.limits, strict=False)
-    ]
+    """Return a rule in words, with its source; an algorithm whose sizes an earlier one takes is left out."""
+    steps, reached = [], 0.0
+    for algorithm, limit in zip(rule.algorithms, rule.limits, strict=False):
+        if limit.value > reached:
+            steps.append(f"{algorithm} {'below' if rule.strict else 'up to'} {_size(limit.value)}")
+            reached = limit.value
     pair = " a pair of ranks" if rule.per_pair else ""
     variant = f", {rule.variant}" if rule.variant else ""
     text = f"{', '.join([*steps, f'then {rule.algorithms[-1]}'])}{pair}" if steps else f"{rule.algorithms[-1]} always"

@@ -248,14 +248,17 @@ def _crossovers(comparison: Comparison, canvas: Canvas) -> None:
     message = comparison.crossovers[0].message_bytes_per_sequence
     of = "tokens" if comparison.rows[0].prefills else "batch"
     canvas.heading(f"Crossovers of the all-reduce (one message is {of} x {units.format_size(message)})")
-    heads = ["<", "<path", "alpha", "beta", "n_1/2", of, "2x floor", of, "<kind"]
+    heads = ["<", "<path", "alpha", "beta", "n_1/2", f"at {of}", "2x floor", f"from {of}", "<kind"]
     systems = dict.fromkeys(found.system for found in comparison.crossovers)
     for system in systems:
         rows = [_crossing(found) for found in comparison.crossovers if found.system == system]
-        canvas.place(grid(heads, rows, title=system if len(systems) > 1 else ""))
+        title = system if len(systems) > 1 else ""
+        table = grid(heads, rows, title=title)
+        canvas.place(table if canvas.fits(table) else grid(heads, rows, title=title, gap=1))
     canvas.paragraph(
-        f"  2x floor is the size that takes twice the floor: use its {of}, below which a wider link buys little. "
-        "n_1/2 = alpha x beta is of one line through the whole curve and overstates it.",
+        "  2x floor is the size that takes twice the floor: use it. Below the "
+        f"{of} that it is reached from, a wider link buys little. n_1/2 = alpha x "
+        "beta is of one line through the whole curve and overstates it.",
         indent="  ",
     )
 

@@ -17,7 +17,7 @@ WORDS = {
     "experts": "reading experts (memory bandwidth)",
     "kv": "reading the key-value cache (memory bandwidth)",
     "compute": "arithmetic",
-    "launch": "fixed time of layers and steps (launch)",
+    "launch": "the fixed time of layers and steps (launch)",
     "latency": "the fixed time of collectives (latency)",
     "bandwidth": "the bytes of collectives (bandwidth)",
     "hand-over": "stage hand-overs",
@@ -70,7 +70,7 @@ def _winners(comparison: Comparison) -> list[str]:
 def of_panel(panel: Panel) -> str:
     """Return the verdict on one batch of one system."""
     if not panel.tied:
-        return "no layout fits in memory."
+        return "No layout fits in memory."
     fastest = panel.fastest
     found = [_best(panel), _without_peers(fastest), *_slower(panel), _capped(panel), _binds(fastest)]
     sentences = [*found, _links(panel.levers), _best_lever(panel.levers)]
