@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tests.cli.command import invoke, matches, refused
 
+LOGS = Path(__file__).parents[1] / "logs" / "nccl_tests"
 JOB = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "1,2,4,8,16", "--batch", "1", "--weights", "fp8")
-LOGS = Path(__file__).parents[1] / "logs"
 QUICK = ("decode", "qwen3-8b", "--on", "h100-sxm")
 COLUMNS = (
     "weights_s", "experts_s", "kv_s", "compute_s", "launch_s", "collective_fixed_s", "collective_transfer_s",
@@ -43,6 +43,37 @@ def test_three_batches_stand_side_by_side_at_80_columns() -> None:
     assert "Same cluster, opposite advice" in result.out
 
 
+def fitted(folder: Path, log: str) -> tuple[str, str]:
+    """Fit a log of nccl-tests, and return the file of its links and what was said of it."""
+    links = str(folder / "links.toml")
+    result = invoke("fit", str(LOGS / log), "-o", links)
+    assert result.code == 0
+    return links, " ".join(result.out.split())
+
+
+def test_the_collective_of_a_log_is_not_taken_and_that_is_said(tmp_path: Path) -> None:
+    links, _ = fitted(tmp_path, "graph.txt")
+    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--weights", "fp8")
+    said = "graph.txt the link is taken, not its collective: the all-reduce of vllm 0.24.0 in graph mode that was"
+    found = invoke(*job, "--links", links)
+    assert said in " ".join(found.out.split())
+    assert found.err == ""
+    assert any(said in doubt for doubt in invoke(*job, "--links", links, "--json").document["doubts"])
+    assert "not its collective" not in invoke(*job).out
+    assert "not its collective" not in invoke(*job, "--set", "system.fabric.intra_node.latency_s=1us").out
+
+
+def test_a_fitted_link_above_that_of_the_system_is_doubted(tmp_path: Path) -> None:
+    links, said = fitted(tmp_path, "2026-03_all_reduce.txt")
+    assert "Written to" in said
+    assert "intra-node 1.86 us, 701 GB/s: what one message pays on the link, not the whole operation" in said
+    assert "the bus bandwidth, 1.75 times the 401 GB/s of the operation" in said
+    job = ("decode", "llama-3.1-70b", "--tp", "8", "--links", links)
+    doubted = " ".join(invoke(*job, "--on", "h100-sxm").err.split())
+    assert "a link of 701 GB/s is above the 450 GB/s of h100-sxm (intra_node, datasheet" in doubted
+    assert invoke(*job, "--on", "b200-sxm").err == ""
+
+
 def test_advice_on_links_is_of_the_tier_that_the_collectives_use() -> None:
     job = ("decode", "qwen3-32b", "--on", "rtx-4090-pair", "--tp", "2", "--pp", "2", "--weights", "int4")
     result = invoke(*job, "--batch", "8", "--json").document
@@ -55,6 +86,21 @@ def test_advice_on_links_is_of_the_tier_that_the_collectives_use() -> None:
     assert option["gain"] == pytest.approx(gains["system.fabric.intra_node.latency_s"])
 
 
+def test_what_a_plan_does_to_the_figures_across_nodes_is_said() -> None:
+    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--weights", "fp8", "--batch", "1,16", "--tp")
+    changes = "TP16: c.fixed changes with the batch, as the plan takes other algorithms for longer messages."
+    alpha = "across nodes alpha may lie above a small all-reduce, as the plan changes algorithms"
+    found = invoke(*job, "16", "--json").document
+    fixed = [row["collective_fixed_s"] for row in found["rows"]]
+    assert fixed[1] > 1.5 * fixed[0]
+    told = " ".join(invoke(*job, "16").out.split())
+    assert changes in told
+    assert alpha in told
+    inside = " ".join(invoke(*job, "8").out.split())
+    assert "c.fixed changes" not in inside
+    assert alpha not in inside
+
+
 def test_a_group_over_nodes_is_told_of_both_tiers() -> None:
     result = invoke("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "16", "--batch", "64", "--json").document
     paths = [lever["input"] for lever in result["levers"] if lever["input"].startswith("system.fabric")]
@@ -64,12 +110,11 @@ def test_a_group_over_nodes_is_told_of_both_tiers() -> None:
 
 
 def test_a_link_between_nodes_that_was_fitted_is_not_called_unmeasured(tmp_path: Path) -> None:
-    links = tmp_path / "links.toml"
-    log = Path(__file__).parents[1] / "logs" / "nccl_tests" / "2022_all_reduce_mpi.txt"
-    assert invoke("fit", str(log), "-o", str(links)).code == 0
+    links, said = fitted(tmp_path, "2022_all_reduce_mpi.txt")
+    assert "354 GB/s for the 8 ranks of a node" in said
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8,16")
-    told = " ".join(invoke(*job, "--links", str(links)).out.split())
-    basis = f"NCCL's own plan is taken over the link fitted there [{log}]"
+    told = " ".join(invoke(*job, "--links", links).out.split())
+    basis = f"NCCL's own plan is taken over the link fitted there [{LOGS / '2022_all_reduce_mpi.txt'}]"
     assert f"TP16: no curve of a collective across nodes is known; {basis}, and the band is wide." in told
     assert "nothing was measured" not in told
     assert "TP16: nothing was measured across nodes" in " ".join(invoke(*job).out.split())
@@ -348,10 +393,22 @@ def test_without_peer_access_the_step_with_it_is_named() -> None:
     [
         (("--set", "system.fabric.inter_node=tcp-25g"), ["nhalf whatif --option nic=tcp-25g", "inter_node.latency_s"]),
         (("--set", "system.fabric.intra_node=nvlink5"), ["nhalf whatif --option nvlink=nvlink5"]),
-        (("--links", str(LOGS / "iperf3" / "iperf3.json")), ["nhalf fit", "-o links.toml"]),
+        (("--links", str(LOGS.parent / "iperf3" / "iperf3.json")), ["nhalf fit", "-o links.toml"]),
     ],
 )
 def test_what_is_no_input_or_no_file_of_links_says_what_to_do(flags: tuple[str, ...], parts: list[str]) -> None:
     message = refused(*QUICK, "--tp", "8", *flags)
     for part in parts:
         assert part in message
+
+
+def test_eager_mode_says_who_waits_and_why_its_band_is_wide() -> None:
+    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--weights", "fp8")
+    said = " ".join(invoke(*job, "--mode", "eager").out.split())
+    assert "the host takes 4.8 ms to launch the kernels, less than the" in said
+    assert "No run of an engine that launches kernels one by one was in the calibration" in said
+    slow = invoke(*job, "--mode", "eager", "--set", "stack.host_launch_s=20us")
+    assert "to run them, waits" in " ".join(slow.out.split())
+    graph = invoke(*job).out
+    assert "the host takes" not in graph
+    assert "launches kernels one by one" not in " ".join(graph.split())

@@ -262,3 +262,25 @@ def test_one_layout_that_fits_is_one() -> None:
     assert "and the only layout that fits." in text
     wide = invoke("plan", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--pp", "1", columns=140).out
     assert "TTFT: from that of a prompt alone to that of the last when the whole batch arrives at once." in wide
+
+
+def test_every_row_has_the_band_that_decode_states(document: Any) -> None:  # noqa: ANN401
+    rows = [document["chosen"], *document["rows"][:3]]
+    assert all(row["tpot_low_s"] < row["tpot_s"] < row["tpot_high_s"] for row in document["rows"])
+    for row in rows:
+        job = ("decode", *JOB[1:], "--tp", str(row["tp"]), "--pp", str(row["pp"]), "--batch", str(row["batch"]))
+        alone = invoke(*job, "--isl", "4096", "--osl", "512", "--json").document["rows"][0]
+        assert (row["tpot_low_s"], row["tpot_high_s"]) == pytest.approx((alone["low_s"], alone["high_s"]), rel=1e-9)
+
+
+@pytest.mark.parametrize(("limit", "tenths"), [("low", 1), ("middle", 5), ("high", None)])
+def test_a_plan_says_how_often_a_run_keeps_its_limit(limit: str, tenths: int | None) -> None:
+    one = (*JOB, "--gpus", "8", "--tp", "8", "--batch", "32")
+    row = invoke(*one, "--json").document["chosen"]
+    ends = {"low": row["tpot_low_s"], "middle": row["tpot_s"] * 1.001, "high": row["tpot_high_s"] * 1.001}
+    result = invoke(*one, "--tpot", f"{1e6 * ends[limit]:.3f}us", "--json")
+    assert result.code == (3 if limit == "low" else 0)
+    said = " ".join(invoke(*one, "--tpot", f"{1e6 * ends[limit]:.3f}us").out.split())
+    assert "80 % band" in said
+    assert (f"in about {tenths} of 10 cases" in said) == (tenths is not None)
+    assert ("even odds: the middle of the band meets the limit" in said) == (limit == "middle")

@@ -48,8 +48,11 @@ def test_one_device_has_no_collective_to_draw(tmp_path: Path) -> None:
 def test_collective_writes_a_page(tmp_path: Path) -> None:
     has_extra()
     report = tmp_path / "r.html"
-    assert invoke("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm", "-o", str(report)).code == 0
+    assert invoke("collective", "all-reduce", "--ranks", "8", "--on", "b200-sxm", "-o", str(report)).code == 0
     assert sections(report)[:3] == ["algorithms", "latency", "losses"]
+    # Where no loss is claimed, none is drawn.
+    assert invoke("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm", "-o", str(report)).code == 0
+    assert sections(report)[:3] == ["algorithms", "latency", "fixed"]
 
 
 @pytest.mark.parametrize(

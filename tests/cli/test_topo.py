@@ -93,6 +93,40 @@ def test_a_machine_is_saved_as_a_system_of_ones_own(tmp_path: Path, monkeypatch:
     assert invoke("decode", "qwen3-8b", "--on", "my-box", "--tp", "8").code == 0
 
 
+@pytest.mark.parametrize(("like", "lender"), [("h100-sxm", "h100-sxm"), ("h20-sxm", "h100-sxm")])
+def test_a_saved_machine_with_the_same_links_borrows_the_curves(
+    like: str, lender: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine.toml"
+    result = piped(monkeypatch, "h100-8", "--on", like, "--save", str(mine))
+    assert f"the curves measured on {lender} stand in" in result.err
+    monkeypatch.setenv("NHALF_CATALOG", str(mine))
+    job = ("decode", "llama-3.1-70b", "--tp", "8", "--weights", "fp8", "--on")
+    (own,), (theirs,) = (invoke(*job, system, "--json").document["rows"] for system in ("mine", like))
+    assert own["step_s"] == theirs["step_s"]
+    assert own["kind"] == "modelled"
+    told = " ".join(invoke(*job, "mine").out.split())
+    assert f"No all-reduce was measured on mine; the curve of {lender}, a sibling, stands in" in told
+
+
+SWITCHED = (LOGS / "h100-8.txt").read_text()
+PAIR = "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n"
+
+
+@pytest.mark.parametrize("matrix", [SWITCHED.replace("NV18", "SYS "), PAIR], ids=["links", "devices"])
+@pytest.mark.parametrize("like", ["h100-sxm", "h20-sxm", "h100-sxm-efa"])
+def test_a_saved_machine_with_other_links_or_devices_borrows_none(
+    matrix: str, like: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, shown = tmp_path / "mine.toml", tmp_path / "matrix.txt"
+    shown.write_text(matrix)
+    result = invoke("topo", str(shown), "--on", like, "--save", str(mine))
+    assert (result.code, "no measured curve stands in" in result.err) == (0, True)
+    monkeypatch.setenv("NHALF_CATALOG", str(mine))
+    told = " ".join(invoke("decode", "qwen3-8b", "--on", "mine", "--tp", "2").out.split())
+    assert "No all-reduce of vllm in graph mode was measured on mine; NCCL's own plan is taken instead." in told
+
+
 def test_nothing_is_saved_without_a_system_that_it_is_like(tmp_path: Path) -> None:
     message = refused("topo", str(LOGS / "l40s-8.txt"), "--save", str(tmp_path / "mine.toml"))
     assert "--save is given without --on" in message

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.cli.command import invoke, refused
 
+from nhalf.loading.golden import SERVING
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -147,3 +149,15 @@ def test_nothing_to_compare_is_too_weak(tmp_path: Path) -> None:
     assert "None of 2 rows could be scored" in result.out
     assert "bands hold" not in result.out
     assert "every row is refused, 2 of 2 because: model: the catalogue has no model 'llama-9'" in result.err
+
+
+def test_runs_that_the_constants_have_seen_are_said_to_be(tmp_path: Path) -> None:
+    rows = SERVING.read_text(encoding="utf-8").splitlines()
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(rows[:4]) + "\n", encoding="utf-8")
+    told = "every row is a run that the constants were fitted on"
+    assert told in invoke("validate", str(path)).err
+    assert "fitted on" not in invoke("validate", str(path), "--stack", "priors").err
+    another = rows[4].rpartition(",")[0] + ",0.0123456"
+    path.write_text("\n".join([*rows[:4], another]) + "\n", encoding="utf-8")
+    assert "3 of 4 rows are runs that the constants were fitted on" in invoke("validate", str(path)).err

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nhalf.calibrate.anchor import anchored, parse_anchor
-from nhalf.calibrate.derive import constants_of, from_pairs, half_widths, left_out
+from nhalf.calibrate.derive import ENOUGH, constants_of, from_pairs, half_widths, left_out, thinned
 from nhalf.calibrate.evidence import Evidence, evidence
 from nhalf.calibrate.fit import NOISE
 from nhalf.calibrate.prior import prior
@@ -23,6 +23,7 @@ from nhalf.loading.cases import Cases, Options, cases
 from nhalf.loading.golden import SERVING
 from nhalf.loading.measured import measured_s
 from nhalf.predict.band import band
+from nhalf.predict.response import joined
 from nhalf.predict.step import decode
 
 if TYPE_CHECKING:
@@ -93,6 +94,27 @@ def test_a_cluster_counts_once_when_its_steps_err_together() -> None:
     runs = made(grid(), TRUTH)
     assert sum(runs.weights(1.0)) == pytest.approx(2.0)  # two models on one stack
     assert sum(runs.weights(0.0)) == pytest.approx(len(runs))
+
+
+def test_many_steps_of_a_cluster_are_thinned_and_few_are_kept() -> None:
+    runs = made(grid(), TRUTH)
+    few = np.flatnonzero(runs.cluster == runs.cluster[0])[:3]
+    many = np.flatnonzero(runs.cluster != runs.cluster[0])
+    told = np.zeros(len(runs), dtype=bool)
+    told[few] = told[many] = True
+    assert len(thinned(runs.take(told))) == 3 + len(many)
+    repeated = replace(
+        runs,
+        **{
+            name: np.concatenate([getattr(runs, name)[few], *(getattr(runs, name)[many],) * 40])
+            for name in ("rows", "step_s", "model", "system", "generation", "engine", "cluster", "devices")
+        },
+        response=joined([runs.response.take(few), *(runs.response.take(many),) * 40]),
+    )
+    found = thinned(repeated)
+    assert len(found) == 3 + ENOUGH
+    # Evenly among them: every load is still there.
+    assert len(np.unique(found.step_s)) == len(np.unique(repeated.step_s))
 
 
 def test_half_widths_hold_the_level_of_the_errors() -> None:

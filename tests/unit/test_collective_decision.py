@@ -11,7 +11,7 @@ import pytest
 from nhalf.catalog import store
 from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
-from nhalf.decide.choice import choice, plan
+from nhalf.decide.choice import choice, choices, plan
 from nhalf.decide.collective import flips, rows
 from nhalf.decide.fixed_time import Pair, alike, decompose, launch_pairs, launch_s
 from nhalf.decide.question import Question
@@ -309,3 +309,17 @@ def test_a_size_that_no_memory_holds_is_refused(sizes: str) -> None:
 def test_more_ranks_than_any_machine_has_are_refused() -> None:
     with pytest.raises(InputError, match="more than any machine"):
         load(Asked(op="all-reduce", system="h100-sxm", ranks="1000000000000"))
+
+
+def test_a_sibling_that_lends_its_curve_shows_what_does_not_run_too() -> None:
+    (own,), (lent,) = (choices(on(system, 8), [2.0**29]) for system in ("h100-sxm", "h20-sxm"))
+    assert own.beaten is not None
+    assert (lent.beaten, lent.lost_s) == (own.beaten, None)
+    assert own.beaten.size_bytes == 2.0**30
+    assert own.beaten.measured_s < own.beaten.law_s
+
+
+def test_between_measured_rank_counts_no_algorithm_is_shown_not_to_run() -> None:
+    question = on("h100-sxm", 6)
+    assert question.curve is not None
+    assert all(each.beaten is None for each in choices(question, [2.0**29, 2.0**30]))

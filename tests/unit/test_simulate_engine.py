@@ -130,6 +130,17 @@ def test_rings_of_one_way_and_both_are_those_of_the_events(ranks: int, topology:
         assert arrays == pytest.approx(events, rel=1e-9)
 
 
+@pytest.mark.parametrize("seed", [10, 15, 33])
+def test_messages_that_nearly_tie_are_served_in_one_order_by_arrays_and_events(seed: int) -> None:
+    # Two messages leave an ulp apart, which the sum with the latency rounds away: who is first shifts all that follow.
+    program = made("all-reduce", "bidirectional-ring", size=2.0**22)
+    starts, slowness = np.random.default_rng(seed).exponential(10e-6, 8), np.where(np.arange(8) == 4, 2.0, 1.0)
+    conditions = Conditions(starts_s=starts, slowness=slowness, port_slowness=slowness, reduction_s_per_byte=1e-12)
+    net = network.nodes(8, LINK, Link(12e-6, 25e9), per_node=1, nics=1)
+    arrays = run(program, net, conditions, engine="arrays").finished_s
+    assert arrays == pytest.approx(run(program, net, conditions, engine="events").finished_s, rel=1e-9)
+
+
 def test_alike_ranks_of_two_rings_are_played_as_a_few() -> None:
     program, net = made("all-reduce", "bidirectional-ring", 9, 9e6), network.switch(9, LINK)
     told: list[int] = []

@@ -60,6 +60,15 @@ def test_a_flapping_link_hurts_the_tail_only() -> None:
     assert found.step_p99_s > 1.02 * found.step_p50_s
 
 
+def test_a_link_that_is_always_slow_sets_the_pace_and_a_faster_one_does_not() -> None:
+    found = pace("rank 3: link 8x 100%")
+    assert (found.pace_rank, found.pace_share, found.pace_by_link) == (3, 1.0, True)
+    flapping = pace("rank 3: link 8x 50%")
+    assert flapping.pace_share == flapping.behind / 40
+    assert pace("rank 3: link 0.5x").pace_rank is None
+    assert not pace("rank 3: 1.15x").pace_by_link
+
+
 def test_jitter_costs_the_expected_slowest_of_eight_at_each_collective() -> None:
     loop = made()
     slowest = sum(1 / place for place in range(1, 9))

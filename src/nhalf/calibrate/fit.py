@@ -32,6 +32,7 @@ TAIL: Final = 4.0
 _STEP: Final = 1e-4
 _ROUNDS: Final = 40
 _TOLERANCE: Final = 1e-6
+"""Part of the cost below which a step no longer counts: constants are then within 0.1 % of where they end."""
 _TRIES: Final = 8
 _LONGEST: Final = 1.0
 
@@ -101,7 +102,7 @@ def fit(task: Task, start: Mapping[str, float] | None = None) -> Fitted:
                 x, logs, slopes, cost, damping = there, new_logs, new_slopes, new_cost, max(damping / 10, 1e-9)
                 break
             damping *= 10
-        if before - cost < _TOLERANCE:
+        if before - cost < _TOLERANCE * (1.0 + cost):
             break
     covariance: Array = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
     deviation = np.sqrt(np.diag(covariance))

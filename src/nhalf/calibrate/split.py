@@ -7,7 +7,7 @@ freedom for an interval; two leave none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -79,6 +79,24 @@ class Split:
         return "the link may explain most of the constant"
 
 
+class _Run(NamedTuple):
+    """A measured step [s], and the row of a group that it is."""
+
+    step_s: float
+    scenario: Scenario
+    place: int
+
+    @property
+    def alone(self) -> Scenario:
+        """Return the scenario of the row."""
+        changes = {
+            path: float(value[self.place])
+            for path, value in self.scenario.inputs()
+            if path.startswith("workload.") and isinstance(value, np.ndarray)
+        }
+        return self.scenario.having(changes)
+
+
 def splits(cases: Cases, measured_s: Array) -> list[Split]:
     """Return the split of every load that was measured on several device counts: most counts, then least batch, first.
 
@@ -86,13 +104,13 @@ def splits(cases: Cases, measured_s: Array) -> list[Split]:
     """
     table = cases.table
     told = [table.column(name) for name in _LOAD]
-    loads: dict[tuple[str, ...], dict[int, list[tuple[float, Scenario]]]] = {}
+    loads: dict[tuple[str, ...], dict[int, list[_Run]]] = {}
     for group in cases.groups:
         for index, row in enumerate(group.rows.tolist()):
             if np.isfinite(measured_s[row]):
                 key = (*(texts[row] for texts in told), _experts(group.scenario.layout))
                 found = loads.setdefault(key, {}).setdefault(group.scenario.layout.tensor_parallel, [])
-                found.append((float(measured_s[row]), _one(group.scenario, index)))
+                found.append(_Run(float(measured_s[row]), group.scenario, index))
     several = [(key, runs) for key, runs in loads.items() if len(runs) > 1]
     return list(_splits(sorted(several, key=lambda item: (-len(item[1]), _batch(item[1])))))
 
@@ -104,34 +122,26 @@ def _experts(layout: Layout) -> str:
     return str(layout.expert_parallel)
 
 
-def _batch(runs: Mapping[int, list[tuple[float, Scenario]]]) -> float:
+def _batch(runs: Mapping[int, list[_Run]]) -> float:
     """Return the batch of a load."""
-    return float(np.mean(next(iter(runs.values()))[0][1].workload.batch))
+    first = next(iter(runs.values()))[0]
+    batch = first.scenario.workload.batch
+    return float(batch[first.place] if isinstance(batch, np.ndarray) else batch)
 
 
-def _one(scenario: Scenario, index: int) -> Scenario:
-    """Return the scenario of one row of a group."""
-    changes = {
-        path: float(value[index])
-        for path, value in scenario.inputs()
-        if path.startswith("workload.") and isinstance(value, np.ndarray)
-    }
-    return scenario.having(changes)
-
-
-def _splits(several: list[tuple[tuple[str, ...], dict[int, list[tuple[float, Scenario]]]]]) -> Iterator[Split]:
+def _splits(several: list[tuple[tuple[str, ...], dict[int, list[_Run]]]]) -> Iterator[Split]:
     """Yield the split of each load."""
     for key, runs in several:
         counts = sorted(runs)
-        times = [float(np.median([time for time, _ in runs[count]])) for count in counts]
+        times = [float(np.median([run.step_s for run in runs[count]])) for count in counts]
         told = dict(zip(_LOAD, key, strict=False))
-        scenario = runs[counts[-1]][0][1]
+        scenario = runs[counts[-1]][0].alone
         length = f"{told['isl']}+{told['osl']}" if told["isl"] and told["osl"] else f"{told['context']} of context"
         name = (
             f"{scenario.transformer.name} on {scenario.system.name}, {scenario.stack.engine}, "
             f"{told['concurrency'] or told['batch']} x {length}"
         )
-        yield _split(name, counts, times, runs[counts[-1]][0][1])
+        yield _split(name, counts, times, scenario)
 
 
 def _split(name: str, counts: list[int], times: list[float], widest: Scenario) -> Split:

@@ -59,6 +59,15 @@ def sibling_of(key: str) -> str:
     return other if other and _has_curves(measured_on(other)) else ""
 
 
+def lender(key: str) -> str:
+    """Return the system whose curves are taken on a system: itself, the one of the same node, a sibling, or nothing.
+
+    Raises InputError when one that it names is not there.
+    """
+    of = measured_on(key)
+    return of if _has_curves(of) else sibling_of(key)
+
+
 def _has_curves(key: str) -> bool:
     return bool(files.text(f"curves/{key}.csv"))
 

@@ -6,11 +6,12 @@ NVLink is, which generation of PCIe the slots are, what lies between two sockets
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from nhalf.catalog import store
+from nhalf.catalog import resolve, store
 from nhalf.errors import InputError
 from nhalf.evidence.readers.topo import LETTERS, nvlinks
 from nhalf.evidence.table import Note
@@ -107,6 +108,21 @@ def machine(matrix: Matrix, *, on: str | None = None, pcie: int | None = None) -
         topology=Topology.SWITCH if switched else Topology.HOST,
         notes=(*matrix.notes, *rates.notes),
     )
+
+
+def lender(machine: Machine, like: str) -> str:
+    """Return the system whose measured curves stand in on a machine that is like another one, or nothing.
+
+    They do where the node is the same in all that a matrix shows: its devices, how they are joined, and by what links.
+    """
+    fabric, link = store.system(like)[0].fabric, machine.intra_node
+    if link is None or (len(machine.matrix.gpus), machine.topology) != (fabric.devices_per_node, fabric.topology):
+        return ""
+    pairs = (
+        (link.latency_s, fabric.intra_node.latency_s),
+        (link.bandwidth_bytes_per_s, fabric.intra_node.bandwidth_bytes_per_s),
+    )
+    return resolve.lender(like) if all(math.isclose(float(mine), float(other)) for mine, other in pairs) else ""
 
 
 # --- what a letter costs ----------------------------------------------------------------------------------------------

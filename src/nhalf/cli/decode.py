@@ -14,6 +14,7 @@ from nhalf.decide.comparison import compare
 from nhalf.errors import InputError
 from nhalf.loading.degrees import FLAGS, Degrees
 from nhalf.loading.files import write_text
+from nhalf.loading.request import TEXTS
 from nhalf.loading.scenario_file import is_request, read_request, write_request
 from nhalf.report import decode as report
 from nhalf.report import explain as tree
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison
     from nhalf.report.page import Page
     from nhalf.scenario import Scenario
-
-_NAMES = ("weights", "kv", "engine", "library", "mode", "stack", "links")
-"""Flags that are texts of a request."""
 
 
 @click.command()
@@ -136,7 +134,7 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
     asked: dict[str, Any] = {
         field: units.parse_count(str(given[flag]), where=f"--{flag}") for flag, field in counts.items() if flag in given
     }
-    asked |= {key: str(given[key]) for key in _NAMES if key in given}
+    asked |= {key: str(given[key]) for key in TEXTS if key in given}
     if "systems" in given:
         asked["systems"] = flags.names(str(given["systems"]), "on")
     if "batch" in given:

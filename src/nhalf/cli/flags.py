@@ -12,6 +12,7 @@ from nhalf import loading, units
 from nhalf.cli import decode_options
 from nhalf.errors import InputError
 from nhalf.loading.degrees import FLAGS, Degrees
+from nhalf.loading.request import TEXTS
 from nhalf.loading.scenario_file import is_request, read_request
 
 if TYPE_CHECKING:
@@ -92,11 +93,7 @@ def request(
     """
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     not_empty({"on": systems, "batch": batches, **given})
-    fields: dict[str, Any] = {
-        name: str(given[name])
-        for name in ("weights", "kv", "engine", "library", "mode", "stack", "links")
-        if name in given
-    }
+    fields: dict[str, Any] = {name: str(given[name]) for name in TEXTS if name in given}
     for flag, name in (("context", "context"), ("isl", "prompt"), ("osl", "output")):
         if flag in given:
             fields[name] = units.parse_count(str(given[flag]), where=f"--{flag}")

@@ -9,7 +9,7 @@ import click
 
 from nhalf import loading, units
 from nhalf.catalog import files
-from nhalf.cli import flags, following, forms, output, page_file, plan_options
+from nhalf.cli import flags, forms, output, page_file, plan_next, plan_options
 from nhalf.decide.candidates import GOALS, Wish
 from nhalf.decide.layouts import name
 from nhalf.decide.nearest import nearest
@@ -28,7 +28,6 @@ from nhalf.report.plan_words import require_answer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.decide.search import Plan
     from nhalf.loading import Default, Request
     from nhalf.loading.launch import Launched
     from nhalf.report.page import Page
@@ -90,7 +89,11 @@ def _write(plans: Sequence[Named], given: dict[str, Any]) -> None:
     if alone:
         report.write(found, asked, canvas)
     else:
-        several.write(plans, canvas, next_command=_alone(plans, given))
+        several.write(
+            plans,
+            canvas,
+            next_command=plan_next.alone(plans, _prices(given["price"], [system for system, _, _ in plans])),
+        )
     output.write(canvas.text)
 
 
@@ -127,7 +130,8 @@ def _require_answer(plans: Sequence[Named]) -> None:
 def _planned(request: Request, given: dict[str, Any], launched: Launched | None, defaults: Sequence[Default]) -> Named:
     """Return the plan of one system, with what it was asked for."""
     loaded = loading.scenarios(request)
-    base = switches.applied(loaded.scenarios[0], request.options.updated({"skew": given["skew"]}))
+    skew = Options().updated({"skew": given["skew"]})
+    base = switches.applied(_with_experts(loaded.scenarios[0], skew), skew)
     launched = None if launched is None else _dense(launched, base)
     count = _count(given["gpus"], base, launched)
     wanted = _wish(given)
@@ -145,7 +149,7 @@ def _planned(request: Request, given: dict[str, Any], launched: Launched | None,
         warnings=[*loaded.warnings, *(f"--launch: {note}" for note in (launched.notes if launched else ()))],
         launched=launched,
         served_model=_served(base.transformer.name, request, launched),
-        next_command=_next(found, request),
+        next_command=plan_next.decoding(found, request, skew.skew),
         suggestion=lambda: _suggestion(base, count, wanted),
     )
     return base.system.name, found, asked
@@ -178,7 +182,7 @@ def _request(
     named = model or (launched.model if launched else None)
     if named is None:
         raise InputError("the model is missing", where="MODEL", do="name one, or a launch line that does")
-    # The search has degrees and exchanges of its own; what a skew does, it does to every one of them, once loaded.
+    # The search has degrees and exchanges of its own; a skew is of those that send tokens, so it follows later.
     own = {**given, **dict.fromkeys((*FLAGS, "exchange", "cp_exchange", "replicas", "skew"))}
     request = flags.request(named, own, systems=systems)
     told: dict[str, Any] = {}
@@ -271,25 +275,14 @@ def _suggestion(base: Scenario, gpus: int, wanted: Wish) -> str:
     return "quantise with --weights, shorten --isl, or take devices with more memory"
 
 
-def _next(found: Plan, request: Request) -> str:
-    """Return the command to run next: the chosen layout, term by term."""
-    row = found.chosen or found.nearest
-    if row is None:
-        return "nhalf catalog systems"
-    layout, sent = row.layout, row.layout.routed_exchange == "all-to-all"
-    changed: dict[str, object] = {"--on": request.systems[0], "--batch": row.batch, "--explain": True}
-    for flag, field in FIELDS.items():
-        degree = getattr(layout, field)
-        changed[f"--{flag.replace('_', '-')}"] = degree if degree > 1 or flag == "tp" else None
-    changed |= {"--context": request.context, "--isl": request.prompt, "--osl": request.output}
-    changed |= {f"--{name}": getattr(request, name) for name in ("weights", "kv", "engine", "mode")}
-    changed |= {"--exchange": "all-to-all" if sent else None} | ({} if sent else {"--skew": None})
-    return following.command("decode", {"model": request.model, **changed})
+def _with_experts(base: Scenario, asked: Options) -> Scenario:
+    """Return a scenario, unless it has no experts and a skew of their tokens was asked for.
 
-
-def _alone(plans: Sequence[Named], given: dict[str, Any]) -> str:
-    """Return the command that plans for one of several systems: the one whose plan gives most."""
-    best = (several.winner(plans) or plans[0])[0]
-    systems = [system for system, _, _ in plans]
-    price = _prices(given["price"], systems)[systems.index(best)]
-    return f"{following.command('plan', {'--on': best, '--price': price})}  # every layout, and its launch lines"
+    Raises
+    ------
+    InputError
+        It has none.
+    """
+    if asked.skew is not None and base.transformer.mixture is None:
+        raise InputError(f"{base.transformer.name} has no experts", where="--skew", do="leave it out")
+    return base

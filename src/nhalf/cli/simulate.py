@@ -96,7 +96,8 @@ def collective(op: str, timeline: str | None, **flags: Any) -> None:  # noqa: AN
 
     path = Path(timeline) if timeline else None
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise InputError(f"{timeline} cannot be written: there is no such folder", where="--timeline", do="check it")
+        why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise InputError(f"{timeline} cannot be written: {why}", where="--timeline", do="name a file, such as out.json")
     session = Session.read(op, flags)
     if flags["draws"] or flags["skew"]:
         if timeline:

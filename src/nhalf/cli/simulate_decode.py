@@ -17,6 +17,7 @@ from nhalf.decide.comparison import compare
 from nhalf.errors import InputError
 from nhalf.report import simulate_decode as report
 from nhalf.simulate import straggler
+from nhalf.simulate.program import MOST_AT_ONCE
 
 if TYPE_CHECKING:
     from nhalf.simulate.straggler import Straggler
@@ -129,11 +130,29 @@ def _read(model: str, flags: dict[str, Any]) -> _Study:
         )
     return _Study(
         made=made,
-        tokens=count(flags, "tokens", 200),
+        tokens=_tokens(flags, degree),
         seed=count(flags, "seed", 1),
         jitter_s=jitter,
         groups=(*((one,) for one in found), *((tuple(found),) if len(found) > 1 else ())),
     )
+
+
+def _tokens(flags: dict[str, Any], ranks: int) -> int:
+    """Return how many tokens are decoded.
+
+    Raises
+    ------
+    InputError
+        There are more than memory holds, with a time for each rank.
+    """
+    tokens, most = count(flags, "tokens", 200), MOST_AT_ONCE // ranks
+    if tokens > most:
+        raise InputError(
+            f"{tokens:,} tokens of {ranks} ranks are {tokens * ranks:,} times to keep",
+            where="--tokens",
+            allowed=f"1 to {most:,}",
+        )
+    return tokens
 
 
 def _next(flags: dict[str, Any]) -> tuple[str, ...]:

@@ -111,8 +111,8 @@ def conditions(ranks: int, flags: dict[str, Any]) -> Conditions:
     starts = straggler.starts(found, ranks)
     rate = flags["reduction_rate"]
     return Conditions(
-        ports=flags["ports"],
-        protocol=flags["protocol"],
+        ports=flags["ports"].strip().casefold(),
+        protocol=flags["protocol"].strip().casefold(),
         reduction_s_per_byte=1 / units.parse(rate, "bandwidth", where="--reduction-rate") if rate else 0.0,
         starts_s=starts if starts.any() else None,
         slowness=straggler.factors(found, ranks, "slow"),

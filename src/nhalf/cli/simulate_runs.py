@@ -21,6 +21,7 @@ from nhalf.report import simulate as report
 from nhalf.report import simulate_draws as draws_report
 from nhalf.simulate import programs
 from nhalf.simulate.engine import Conditions, run
+from nhalf.simulate.timeline import check_size
 from nhalf.simulate.timeline import timeline as make_timeline
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Session:
 
     def show(self, *, timeline: Path | None) -> None:
         """Run every program and print the answer; what an interrupt leaves is labelled."""
+        if timeline is not None:
+            check_size(self.programs)
         outcomes: list[Outcome] = []
         interrupted = ""
         for program in self.programs:

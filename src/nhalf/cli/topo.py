@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nhalf.catalog import store
-from nhalf.catalog.topology import GENERATIONS, machine
+from nhalf.catalog.topology import GENERATIONS, lender, machine
 from nhalf.cli import forms, output
 from nhalf.errors import InputError
 from nhalf.evidence.readers.source import Source
@@ -41,8 +41,11 @@ def topo(source: str, system: str | None, pcie: int | None, save: str | None) ->
     if save and system:
         name = "-".join(re.findall(r"[a-z0-9]+", Path(save).stem.casefold())) or "my-box"
         like = store.find("system", system, where="--on")
-        write_text(Path(save), report.catalogue(found, name=name, like=like))
-        click.echo(f"{save} holds the system {name}: NHALF_CATALOG={save} nhalf decode MODEL --on {name}", err=True)
+        lent = lender(found, like)
+        write_text(Path(save), report.catalogue(found, name=name, like=like, lender=lent))
+        curves = f"the curves measured on {lent} stand in" if lent else "no measured curve stands in on these links"
+        click.echo(f"{save} holds the system {name} ({curves}):", err=True)
+        click.echo(f"NHALF_CATALOG={save} nhalf decode MODEL --on {name}", err=True)
     if forms.write(lambda: report.document(found), "links"):
         return
     canvas = output.canvas()

@@ -40,7 +40,7 @@ def validate(
     from nhalf.loading.case_checks import findings
     from nhalf.loading.case_table import read_table
     from nhalf.loading.cases import cases as load
-    from nhalf.loading.golden import SERVING
+    from nhalf.loading.golden import SERVING, fitted_on
     from nhalf.loading.measured import flags_of, measured_s, unflagged, unmeasured
     from nhalf.loading.predictions import predictions
     from nhalf.validate import gate, require, require_scored
@@ -71,6 +71,8 @@ def validate(
         output.warn("every row is predicted by constants that saw no run of its family of models")
         predicted = unseen(table)
     else:
+        if stack is None and (seen := int(np.sum(fitted_on(table, times)))):
+            output.warn(report.seen_before(seen, int(np.sum(np.isfinite(times)))))
         predicted = predictions(loaded, chosen.bands)
     found = compare(predicted, times, scored)
     if not forms.write(lambda: report.document(found, doubts), "groups"):

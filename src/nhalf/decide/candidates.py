@@ -11,13 +11,14 @@ import numpy as np
 from nhalf.breakdown import columns, total
 from nhalf.collective import Mode
 from nhalf.decide.regime import BINDING
+from nhalf.predict.band import bands
+from nhalf.predict.first_token import first_token
 from nhalf.predict.memory import needed, usable_bytes
-from nhalf.predict.prefill import prefill
 from nhalf.predict.prompt import interference
 from nhalf.predict.step import COLUMNS, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -86,13 +87,19 @@ class Candidate:
         """
         if not np.any(np.greater(self.scenario.workload.output_tokens, 0)):
             return None
-        return _first(self.scenario, self.batches, self.tpot_s)
+        return first_token(self.scenario, self.batches, self.tpot_s)
 
     @cached_property
     def owed(self) -> dict[str, Array]:
         """Return the columns of the step [s] at every batch."""
         found = columns(self.step)
         return {name: np.broadcast_to(found.get(name, 0.0), self.batches.shape) for name in COLUMNS}
+
+    def bands_s(self, places: Sequence[int]) -> tuple[Array, Array]:
+        """Return the ends of the 80 % bands of the time per token [s] at some of the batches, by their places."""
+        low, high = bands(self.scenario, self.batches[list(places)])
+        kept = self.scenario.workload.accepted_tokens
+        return low / kept, high / kept
 
     @property
     def layout(self) -> Layout:
@@ -137,6 +144,12 @@ class Choice:
     def tpot_s(self) -> float:
         """Return the time per token [s]."""
         return float(self.candidate.tpot_s[self.place])
+
+    @property
+    def band_s(self) -> tuple[float, float]:
+        """Return the ends of the 80 % band of the time per token [s]."""
+        low, high = self.candidate.bands_s([self.place])
+        return float(low[0]), float(high[0])
 
     @property
     def per_user(self) -> float:
@@ -241,11 +254,3 @@ def _step(moved: Scenario) -> tuple[Term, Term | None]:
         return decode(moved), None
     alone = decode(_unserved(moved))
     return total("step", *alone.parts, interference(moved)), alone
-
-
-def _first(scenario: Scenario, batches: Array, tpot_s: Array) -> tuple[Array, Array]:
-    """Return the range of the time to the first token [s]: one prompt alone, and the burst of the whole batch."""
-    both = np.concatenate([[1.0], batches])
-    prompts = replace(scenario.workload, batch=both, output_tokens=0.0)
-    times = np.broadcast_to(prefill(replace(scenario, workload=prompts)).value, both.shape)
-    return np.full(len(tpot_s), times[0]), np.maximum(times[1:], times[0]) + tpot_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,6 +14,8 @@ from nhalf.laws import tuner
 from nhalf.laws.symmetric import symmetric_all_reduce
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nhalf.breakdown import Term
     from nhalf.decide.question import Question
     from nhalf.library import Library
@@ -38,11 +40,22 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Beaten:
+    """Where what was measured is faster than the law of the algorithm that is said to run: a law is a lower bound."""
+
+    size_bytes: float
+    measured_s: float
+    law_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """What a library runs for one size, beside what the laws favour.
 
     `algorithm` is None where nothing is known of the library's choice; `time_s` [s] is the law of it, None where there
-    is none. `lost_s` [s] is what it takes beyond the fastest.
+    is none. `measured_s` [s] is what the library took there, None where nothing was measured. `behind_s` [s] is how far
+    the law of the choice is behind the fastest law, and `lost_s` [s] the same where the measurement lets it be claimed.
+    `beaten` is where a measurement shows that the algorithm is not what runs, None where none does.
     """
 
     size_bytes: float
@@ -52,16 +65,31 @@ class Choice:
     time_s: float | None
     decided_by: str
     plan: Plan | None
+    measured_s: float | None = None
+    beaten: Beaten | None = None
 
     @property
-    def lost_s(self) -> float | None:
-        """Return what the library's choice costs beyond the fastest law [s]."""
+    def behind_s(self) -> float | None:
+        """Return how far the law of the library's choice is behind the fastest law [s]."""
         return None if self.time_s is None else max(self.time_s - self.fastest_s, 0.0)
 
     @property
     def is_fastest(self) -> bool:
-        """Tell whether the choice is as fast as the fastest."""
-        return self.lost_s is not None and self.lost_s <= TIE * self.fastest_s
+        """Tell whether the law of the choice is as fast as the fastest."""
+        return self.behind_s is not None and self.behind_s <= TIE * self.fastest_s
+
+    @property
+    def is_unclear(self) -> bool:
+        """Tell whether the laws miss what was measured by more than they differ, so that they cannot tell a loss."""
+        if self.is_fastest or self.time_s is None or self.behind_s is None or self.measured_s is None:
+            return False
+        return abs(self.measured_s - self.time_s) > self.behind_s
+
+    @property
+    def lost_s(self) -> float | None:
+        """Return what the choice costs beyond the fastest law [s]; None where nothing supports such a claim."""
+        refuted = self.beaten is not None and not self.is_fastest
+        return None if refuted or self.is_unclear else self.behind_s
 
 
 def choice(question: Question, size_bytes: float) -> Choice:
@@ -71,6 +99,7 @@ def choice(question: Question, size_bytes: float) -> Choice:
     expected = None if _ruled(question, size_bytes) else plan(question, size_bytes)
     algorithm, by = _decided(question, size_bytes, expected)
     known = algorithm is not None and algorithm in question.laws
+    curve = question.curve
     return Choice(
         size_bytes=size_bytes,
         fastest=fastest,
@@ -79,7 +108,39 @@ def choice(question: Question, size_bytes: float) -> Choice:
         time_s=float(np.mean(question.time_s(algorithm, size_bytes))) if algorithm is not None and known else None,
         decided_by=by,
         plan=expected,
+        measured_s=None if curve is None else float(np.mean(curve.time_s(size_bytes, question.ranks))),
     )
+
+
+def choices(question: Question, sizes_bytes: Sequence[float]) -> list[Choice]:
+    """Return what the library runs size by size, and where a measurement shows that it runs something else.
+
+    Whoever names an algorithm that a measurement beats is not believed about it at any size.
+    """
+    beaten = _beaten(question)
+    found = [choice(question, size) for size in sizes_bytes]
+    return [replace(each, beaten=beaten.get((each.algorithm, each.decided_by))) for each in found]
+
+
+def _beaten(question: Question) -> dict[tuple[str | None, str], Beaten]:
+    """Return, for each algorithm and who names it, where what was measured lies furthest below its law, band and all.
+
+    Only what was measured on so many ranks counts; a sibling that lends its curve stands for its links, too.
+    """
+    curve, found = question.curve, dict[tuple[str | None, str], Beaten]()
+    if curve is None or question.ranks not in curve.ranks:
+        return found
+    curve = replace(curve, lent_to="")
+    sizes = curve.sizes_bytes[curve.ranks.index(question.ranks)]
+    for size, width in zip(sizes.tolist(), np.exp(curve.half_width(sizes, question.ranks)).tolist(), strict=True):
+        each = choice(question, size)
+        if each.time_s is None or each.measured_s is None or each.measured_s * width >= each.time_s:
+            continue
+        new = Beaten(size_bytes=size, measured_s=each.measured_s, law_s=each.time_s)
+        old = found.get((each.algorithm, each.decided_by))
+        if old is None or new.measured_s / new.law_s < old.measured_s / old.law_s:
+            found[each.algorithm, each.decided_by] = new
+    return found
 
 
 def _decided(question: Question, size_bytes: float, expected: Plan | None) -> tuple[str | None, str]:

@@ -14,10 +14,10 @@ from nhalf.decide.regime import Crossover, best, binding, crossover, step_column
 from nhalf.decide.remedies import Remedy, remedies
 from nhalf.decide.split import Split, split
 from nhalf.errors import NoAnswerError
+from nhalf.predict import exchange
 from nhalf.predict.band import band
 from nhalf.predict.communication import measured_curve
-from nhalf.predict.exchange import backed, exchanges
-from nhalf.predict.layer import running, tokens
+from nhalf.predict.layer import running
 from nhalf.predict.memory import Fit, Memory, fits, memory
 from nhalf.predict.prefill import predicted
 from nhalf.predict.routed import PROMPT, STEP, curve_for
@@ -147,9 +147,7 @@ class Row:
     @property
     def kind(self) -> str:
         """Return whether the collectives are measured curves on their own links, or modelled."""
-        found = exchanges(self.scenario, tokens(self.scenario))
-        measured = found and all(backed(self.scenario, exchange) for exchange in found)
-        return "measured" if measured else "modelled"
+        return exchange.kind(self.scenario)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

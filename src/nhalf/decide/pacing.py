@@ -56,7 +56,8 @@ class Pace:
     """A decode loop: its speed, the spread of its steps [s], and the rank that the others wait for most.
 
     `straggler` is empty where nobody is behind, `jitter_s` [s] is that of every rank in any case; `pace_rank` is None
-    where no rank leads in waiting, `pace_share` is the share of the collectives at which it was the last to arrive.
+    where no rank leads in waiting, `pace_share` is the share of the collectives at which it was the last to arrive;
+    with `pace_by_link` none is, and it is the share of the steps in which messages on its slow link were waited for.
     `behind` is in how many steps somebody was behind: a straggler may be by chance.
     """
 
@@ -66,6 +67,7 @@ class Pace:
     step_p99_s: float
     pace_rank: int | None
     pace_share: float
+    pace_by_link: bool = False
     jitter_s: float = 0.0
     behind: int = 0
     remedies: tuple[Remedy, ...] = ()
@@ -178,8 +180,14 @@ def pace(
             if progress is not None:
                 progress(len(chosen))
     share = last / (tokens * made.collectives)
-    rank = int(np.argmax(share))
-    leads = bool(share[rank] > max(LEADS, 1.5 / made.ranks))
+    leads = bool(share.max() > max(LEADS, 1.5 / made.ranks))
+    slow_link = np.zeros(made.ranks)
+    for one, flaps in zip(stragglers, active, strict=True):
+        if one.what == "link" and one.amount > 1:
+            slow_link[one.rank] = max(slow_link[one.rank], flaps.mean())
+    by_link = bool(not leads and slow_link.max() > LEADS)
+    share = slow_link if by_link else share
+    rank, leads = int(np.argmax(share)), leads or by_link
     return Pace(
         straggler=", ".join(one.text for one in stragglers),
         tokens_per_s=made.batch / float(steps.mean()),
@@ -187,6 +195,7 @@ def pace(
         step_p99_s=float(np.percentile(steps, 99)),
         pace_rank=rank if leads else None,
         pace_share=float(share[rank]) if leads else 0.0,
+        pace_by_link=by_link,
         jitter_s=jitter_s,
         behind=int(active.any(axis=0).sum()),
     )

@@ -15,9 +15,10 @@ from nhalf.decide.layouts import groups, layouts, name
 from nhalf.decide.pareto import front
 from nhalf.decide.refining import refine, refined
 from nhalf.decide.regime import TIE
+from nhalf.predict.exchange import kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from nhalf.decide.pools import Pools
     from nhalf.layout import Layout
@@ -79,10 +80,15 @@ class Plan:
         found: dict[tuple[int, int], Choice] = {}
         for row in (*self.rows, *self.pareto, *(self.every() if every else ())):
             found.setdefault((id(row.candidate), row.place), row)
-        return [self.record(row) for row in found.values()]
+        ends = _bands(found.values())
+        return [self._record(row, *ends[key]) for key, row in found.items()]
 
     def record(self, row: Choice) -> dict[str, Any]:
         """Return one row by the keys of the contract."""
+        return self._record(row, *row.band_s)
+
+    def _record(self, row: Choice, low_s: float, high_s: float) -> dict[str, Any]:
+        """Return one row by the keys of the contract, with the ends of the band of its time per token [s]."""
         layout, scenario = row.layout, row.candidate.scenario
         first = row.ttft_s or (None, None)
         return {
@@ -99,12 +105,15 @@ class Plan:
             "nodes": layout.nodes(scenario.system.fabric),
             "batch": row.batch,
             "tpot_s": row.tpot_s,
+            "tpot_low_s": low_s,
+            "tpot_high_s": high_s,
             "ttft_low_s": first[0],
             "ttft_high_s": first[1],
             "tokens_per_s_per_user": row.per_user,
             "tokens_per_s_per_gpu": row.per_gpu,
             "cost_per_mtoken": row.cost_per_mtoken(self.wish.price_per_hour),
             "binding": row.binding,
+            "kind": kind(scenario),
             "pareto": any(each.candidate is row.candidate and each.place == row.place for each in self.pareto),
             "meets": row.meets,
             "tied": row.tied,
@@ -140,6 +149,18 @@ class Plan:
     def replicas(self, layout: Layout) -> int:
         """Return how many replicas of a layout the devices hold."""
         return self.gpus // layout.devices
+
+
+def _bands(rows: Iterable[Choice]) -> dict[tuple[int, int], tuple[float, float]]:
+    """Return the ends of the bands of rows [s] by candidate and place, those of a candidate drawn together."""
+    places: dict[int, tuple[Candidate, list[int]]] = {}
+    for row in rows:
+        places.setdefault(id(row.candidate), (row.candidate, []))[1].append(row.place)
+    found = {}
+    for key, (candidate, each) in places.items():
+        for place, low_s, high_s in zip(each, *(ends.tolist() for ends in candidate.bands_s(each)), strict=True):
+            found[key, place] = (low_s, high_s)
+    return found
 
 
 def search(base: Scenario, gpus: int, wish: Wish, judged: tuple[Layout, int | None] | None = None) -> Plan:

@@ -70,8 +70,8 @@ def is_toml(text: str) -> bool:
     return True
 
 
-def replaced(scenario: Scenario, path: Path) -> Scenario:
-    """Return the scenario with the links of its tiers taken from a file, such as `nhalf fit -o` writes.
+def replaced(scenario: Scenario, path: Path) -> tuple[Scenario, list[str]]:
+    """Return the scenario with the links of its tiers taken from a file, such as `nhalf fit -o` writes, and doubts.
 
     The curves stay those of the catalogue's links: only the law part of a time moves with the new ones.
 
@@ -94,8 +94,25 @@ def replaced(scenario: Scenario, path: Path) -> Scenario:
         )
     origins = dict(scenario.origins)
     fields: dict[str, Any] = {}
+    doubts: list[str] = []
     for tier, entry in tiers.items():
         fields[tier], data = build.link(entry, where=f"{path}: {tier}")
+        doubts += _above(scenario, tier, data["bandwidth_bytes_per_s"], path)
         origins |= {f"system.fabric.{tier}.{name}": datum for name, datum in data.items()}
     fabric = replace(scenario.system.fabric, **fields)
-    return replace(scenario, system=replace(scenario.system, fabric=fabric), origins=origins)
+    return replace(scenario, system=replace(scenario.system, fabric=fabric), origins=origins), doubts
+
+
+def _above(scenario: Scenario, tier: str, fitted: Datum, path: Path) -> list[str]:
+    """Return that a link was fitted wider than the system's own, interval and all: it is not what one link carries."""
+    stated = scenario.origins.get(f"system.fabric.{tier}.bandwidth_bytes_per_s")
+    least = fitted.value if fitted.low is None else fitted.low
+    if stated is None or fitted.kind not in ("fitted", "measured") or least <= stated.value:
+        return []
+    wide, own = units.format_bandwidth(fitted.value), units.format_bandwidth(stated.value)
+    doubt = (
+        f"{path}: a link of {wide} is above the {own} of {scenario.system.name} ({tier}, {stated.kind} "
+        f"[{stated.source}]): the log is of another machine, or its bus bandwidth is one of switches that add up "
+        "(NVLS, SHARP), which no single link carries"
+    )
+    return [doubt]

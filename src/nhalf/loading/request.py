@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from nhalf.transformer import Transformer
 
 
+TEXTS = ("weights", "kv", "engine", "library", "mode", "stack", "links")
+"""The choices of a request that are texts, by the names of their flags."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What the user asked for; None where a default is to be taken and said.
@@ -141,7 +145,7 @@ def _checked(request: Request) -> Request:
     checks.text(request.model, "MODEL", allowed="a name, a config.json or its folder, or a description in TOML")
     for system in request.systems:
         checks.text(system, "--on", allowed="a system such as h100-sxm; `nhalf catalog systems` lists them")
-    for name in ("weights", "kv", "engine", "library", "mode", "stack", "links"):
+    for name in TEXTS:
         if getattr(request, name) is not None:
             checks.text(getattr(request, name), f"--{name}")
     lengths = {"context": "--context", "prompt": "--isl", "output": "--osl"}
@@ -265,7 +269,8 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
         request.engine or "vllm", library=request.library, mode=mode, architecture=system.device.architecture
     )
     system = replace(system, curves=of_library(system.curves, stack.library.name, stack.mode))
-    if request.options.exchange == "all-to-all" and request.options.p2p != "off":
+    # A plan looks at both exchanges, whichever was asked for; only a layout that sends tokens reads these curves.
+    if transformer.mixture is not None and request.options.p2p != "off":
         system = replace(system, routed=store.routed(name))
     workload = _workload(request)
     if kv_assumed:
@@ -282,11 +287,13 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
         found = calibration.bands()
         scenario = of_its_own(replace(scenario, residual=found.half_widths(found.novelty(scenario))))
     scenario = switches.applied(scenario, request.options)
+    doubts: list[str] = []
     if request.links is not None:
-        scenario = replaced(scenario, Path(request.links))
+        scenario, doubts = replaced(scenario, Path(request.links))
     if request.stack is not None:
         scenario = read_stack(request.stack).applied(scenario)
-    return apply(scenario, request.changes)
+    changed, more = apply(scenario, request.changes)
+    return changed, [*doubts, *more]
 
 
 def _assumed_kv(workload: Workload) -> Datum:

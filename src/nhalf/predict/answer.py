@@ -1,9 +1,4 @@
-"""Answers: what many steps of one layout say at once, as arrays: time per token, what binds, a range for the first.
-
-References
-----------
-The house's decode-step note: the time to the first token is dominated by burst start and queueing, so it is a range.
-"""
+"""Answers: what many steps of one layout say at once, as arrays: time per token, what binds, a range for the first."""
 
 from __future__ import annotations
 
@@ -16,11 +11,12 @@ from nhalf.breakdown import columns
 from nhalf.predict import incast
 from nhalf.predict.communication import is_measured
 from nhalf.predict.exchange import exchanges, gathered_logits
+from nhalf.predict.first_token import first_token
 from nhalf.predict.layer import tokens
 from nhalf.predict.step import COLUMNS, decode
 
 if TYPE_CHECKING:
-    from nhalf.breakdown import Array, Term
+    from nhalf.breakdown import Array
     from nhalf.predict.response import Indices
     from nhalf.scenario import Scenario
 
@@ -35,8 +31,7 @@ class Answer:
     `column` is the index of the largest column in `COLUMNS`. `modelled_s` [s] is what no measurement backs: collectives
     without a curve, hand-overs, and the fixed time of kinds of layers that no run was measured with; `exposed_s` [s] is
     the part of it that incast may multiply. `first_low_s` and
-    `first_high_s` [s] bound the time to the first token: one prompt alone, and every prompt of the batch before it;
-    both are NaN without prompts.
+    `first_high_s` [s] bound the time to the first token (`nhalf.predict.first_token`); both are NaN without prompts.
     """
 
     tpot_s: Array
@@ -59,7 +54,7 @@ def answer(scenario: Scenario, count: int, *, other_kv_bytes: float) -> Answer:
     times = np.broadcast_to(np.asarray(step.value), (2, count)) / workload.accepted_tokens
     owed = {name: np.broadcast_to(np.asarray(value), (2, count))[0] for name, value in columns(step).items()}
     each = np.stack([owed.get(name, np.zeros(count)) for name in COLUMNS])
-    low, high = _first(step, count)
+    low, high = first_token(scenario, np.broadcast_to(np.asarray(workload.batch, dtype=float), (count,)), times[0])
     return Answer(
         tpot_s=times[0],
         other_tpot_s=times[1],
@@ -69,22 +64,6 @@ def answer(scenario: Scenario, count: int, *, other_kv_bytes: float) -> Answer:
         first_low_s=low,
         first_high_s=high,
     )
-
-
-def _first(step: Term, count: int) -> tuple[Array, Array]:
-    """Return the range of the time to the first token [s]; NaN where no prompts arrive."""
-    # An eager engine's step has the device's parts one level down.
-    below = (inner for part in step.parts for inner in (part, *part.parts))
-    found = next((part for part in below if part.name == "prefill"), None)
-    if found is None:
-        return np.full(count, np.nan), np.full(count, np.nan)
-    prompts, prompt = found.parts
-    running = prompts.inputs["b"]
-    sequences = running if not hasattr(running, "value") else running.value
-    whole = np.broadcast_to(np.asarray(step.value), (2, count))[0]
-    one = np.broadcast_to(np.asarray(prompt.value), (2, count))[0]
-    queue = np.broadcast_to(np.maximum(np.asarray(sequences), 1.0), (2, count))[0]
-    return one + whole, one * queue + whole
 
 
 def _modelled(scenario: Scenario, owed: dict[str, Array], count: int) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -72,8 +73,20 @@ def band(scenario: Scenario) -> tuple[float, float]:
     Besides the intervals of its inputs it holds what the model itself was found to be off by, where that is known; what
     incast may add raises its high end.
     """
-    step = predicted(scenario.having(draws(scenario)))
-    times, off = np.broadcast_to(step.value, DRAWS), _unexplained(scenario)
-    low = np.quantile(times * off, (1 - LEVEL) / 2)
-    high = np.quantile((times + drawn_s(scenario, step, DRAWS)) * off, (1 + LEVEL) / 2)
+    low, high = _ends(scenario, (DRAWS,))
     return float(low), float(high)
+
+
+def bands(scenario: Scenario, batches: Array) -> tuple[Array, Array]:
+    """Return the ends [s] of the bands of the scenario's step at `n` batches, each as `band` has it: shapes (n,)."""
+    at = replace(scenario, workload=replace(scenario.workload, batch=batches[:, None]))
+    return _ends(at, (len(batches), DRAWS))
+
+
+def _ends(scenario: Scenario, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Return the ends [s] of the bands of steps whose draws are the last axis of `shape`."""
+    step = predicted(scenario.having(draws(scenario)))
+    times, off = np.broadcast_to(step.value, shape), _unexplained(scenario)
+    low = np.quantile(times * off, (1 - LEVEL) / 2, axis=-1)
+    high = np.quantile((times + drawn_s(scenario, step, DRAWS)) * off, (1 + LEVEL) / 2, axis=-1)
+    return low, high

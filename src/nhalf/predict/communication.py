@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nhalf.scenario import Scenario
 
 
+LINK_BYTES: Final = "links, transfer"
+"""The name of the term that holds what the links take for the bytes of a collective."""
 Known: TypeAlias = tuple[Term, float]
 """A measured time of a collective [s], and its floor [s]."""
 
@@ -139,7 +141,7 @@ def _anchored(name: str, base: tuple[Term, Term], law: Term, reference: Term, fa
         leaf("links, fixed", "doubt * scale * law", {**links, "law": portion("law, fixed", law, "fixed")},
              column="collective_fixed"),
         leaf("software, fixed", "doubt * software * (surplus - of_bytes)", rest, column="collective_fixed"),
-        leaf("links, transfer", "doubt * scale * law", {**links, "law": portion("law, transfer", law, "transfer")},
+        leaf(LINK_BYTES, "doubt * scale * law", {**links, "law": portion("law, transfer", law, "transfer")},
              column="collective_transfer"),
         leaf("software, transfer", "doubt * software * of_bytes", rest, column="collective_transfer"),
     )  # fmt: skip

@@ -9,12 +9,13 @@ The house's decode-step note, term 6.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from nhalf.breakdown import Input, Term, leaf, product, total
 from nhalf.collective import Op, Routed
 from nhalf.predict import routed
 from nhalf.predict.communication import collective, is_measured
+from nhalf.predict.layer import tokens
 from nhalf.predict.memory import stage_share
 from nhalf.transformer import LatentAttention
 
@@ -89,6 +90,12 @@ def backed(scenario: Scenario, exchange: Exchange) -> bool:
     """Tell whether the time of an exchange was measured, on links that nobody changed."""
     untouched = scenario.system.fabric is scenario.system.measured_fabric
     return (exchange.known is not None and untouched) or is_measured(scenario, exchange.op, exchange.group)
+
+
+def kind(scenario: Scenario) -> Literal["measured", "modelled"]:
+    """Return whether the collectives of a step are measured curves on their own links, or modelled."""
+    found = exchanges(scenario, tokens(scenario))
+    return "measured" if found and all(backed(scenario, exchange) for exchange in found) else "modelled"
 
 
 def _tensor(scenario: Scenario, through: Term) -> list[Exchange]:

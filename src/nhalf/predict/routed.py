@@ -10,9 +10,9 @@ import math
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from nhalf.breakdown import Input, Quantity, Term, leaf
+from nhalf.collective import Routed
 
 if TYPE_CHECKING:
-    from nhalf.collective import Routed
     from nhalf.curve import RoutedCurve
     from nhalf.predict.communication import Known
     from nhalf.scenario import Scenario
@@ -89,3 +89,8 @@ def curve_for(scenario: Scenario, way: Routed, kernels: Kernels) -> RoutedCurve 
         key=lambda curve: (curve.dtype not in wanted, kernels.index(curve.kernel), curve.distance(*shape), curve.dtype),
         default=None,
     )
+
+
+def measured_ways(scenario: Scenario) -> bool:
+    """Tell whether both ways of a decode step's tokens were measured there."""
+    return all(curve_for(scenario, way, STEP) is not None for way in Routed)

@@ -21,6 +21,8 @@ COLUMNS = (
     "weights", "experts", "kv", "compute", "launch", "collective_fixed", "collective_transfer", "hand_over", "prefill",
 )  # fmt: skip
 """The columns that add up to a step, in the order of the contract."""
+HOST = "host"
+"""The name of the term that holds what an eager engine's host takes beyond its device."""
 
 
 def decode(scenario: Scenario) -> Term:
@@ -52,7 +54,7 @@ def with_host(scenario: Scenario, parts: list[Term], *, passes: Quantity = 1.0) 
     if scenario.stack.mode != Mode.EAGER:
         return total("step", *parts)
     device = total("device", *parts)
-    return total("step", device, excess("host", _host(scenario, passes), device, column="launch"))
+    return total("step", device, excess(HOST, _host(scenario, passes), device, column="launch"))
 
 
 def one_pass(scenario: Scenario, through: Term) -> list[Term]:

@@ -89,7 +89,8 @@ def _gains(found: Purchase, canvas: Canvas) -> None:
     canvas.table_in_parts(heads, rows, kept=1)
     canvas.paragraph(
         f"* above the model's error: {percent(SAME_STACK)}, or {percent(ANOTHER_STACK)} where machine, engine, library "
-        "or number format is another one, and a band that does not reach 0.", indent="  "
+        "or number format is another one, and a band that does not reach 0. A saving is a ratio of two predictions, in "
+        "which most of the error of each (nhalf validate) cancels.", indent="  "
     )  # fmt: skip
     for note in notes(found):
         canvas.paragraph(note, indent="  ")

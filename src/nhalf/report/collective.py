@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.decide.choice import choice, symmetric
+from nhalf.decide.choice import choices, symmetric
 from nhalf.decide.collective import flips, rows
 from nhalf.decide.fixed_time import alike, decompose, launch_s
-from nhalf.report import planned
+from nhalf.report import losses, planned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 FOCUS_BYTES = 16384.0
 """The size that the one number is about [bytes]: one token of a model of width 8,192 in 16 bits."""
-DECODE_BYTES = float(4 << 20)
-"""The largest message of a decode step that the verdict speaks of [bytes]: 256 sequences of width 8,192."""
 _WIDE = 110
 _FEW, _MANY = 3, 7
 _EVERY = "every"
@@ -52,16 +50,6 @@ class Answer:
         """Return the question."""
         return self.loaded.question
 
-    @property
-    def worst(self) -> Choice | None:
-        """Return where the library's choice loses most against the laws, in parts of the fastest.
-
-        Of the messages of a decode step, where there are any: larger ones are not paid for by the token.
-        """
-        lost = [each for each in self.choices if each.lost_s is not None and not each.is_fastest]
-        lost = [each for each in lost if each.size_bytes <= DECODE_BYTES] or lost
-        return max(lost, key=lambda each: (each.lost_s or 0.0) / each.fastest_s, default=None)
-
 
 def answer(loaded: Loaded, fixed_parts: Mapping[str, Datum], per_token: int) -> Answer:
     """Return the answer to a question for `per_token` collectives a token."""
@@ -69,7 +57,7 @@ def answer(loaded: Loaded, fixed_parts: Mapping[str, Datum], per_token: int) -> 
     return Answer(
         loaded=loaded,
         rows=rows(question, sizes),
-        choices=[choice(question, size) for size in sizes],
+        choices=choices(question, sizes),
         flips=flips(question, sizes[0], sizes[-1]),
         fixed=decompose(question, fixed_parts, loaded.pairs),
         per_token=per_token,
@@ -102,7 +90,7 @@ def verdict(found: Answer) -> str:
     first = question.fastest(found.loaded.sizes_bytes[0])
     sentences = [f"{question.op} on {found.loaded.subject}: {_who_wins(first, found.flips)} by the laws of the links."]
     if question.library is not None:
-        sentences.append(_library_choice(found))
+        sentences.append(losses.library_choice(found))
     return " ".join(sentences)
 
 
@@ -113,25 +101,6 @@ def _who_wins(first: str, turns: Sequence[Flip]) -> str:
     parts = [f"{first} is fastest below {_size(turns[0].size_bytes)}"]
     parts += [f"{before.after} up to {_size(after.size_bytes)}" for before, after in pairwise(turns)]
     return f"{', '.join(parts)}, {turns[-1].after} above"
-
-
-def _library_choice(found: Answer) -> str:
-    """Return how well the library's own choice does."""
-    library, worst = found.loaded.library, found.worst
-    known = [each for each in found.choices if each.lost_s is not None]
-    if not known:
-        return f"What {library} would run for it is not known."
-    if worst is None or worst.lost_s is None:
-        return f"{library} runs the fastest at every size shown."
-    token = units.format_time(found.per_token * worst.lost_s)
-    own = (
-        f"{library}'s own choice is the fastest at {sum(each.is_fastest for each in known)} of {len(known)} sizes; at "
-        f"{_size(worst.size_bytes)} it runs {worst.algorithm} instead of {worst.fastest} and loses "
-        f"{units.format_time(worst.lost_s)}"
-    )
-    if worst.size_bytes > DECODE_BYTES:
-        return f"{own}."
-    return f"{own}, {token} a token of {found.per_token} such collectives."
 
 
 def _number(found: Answer) -> str:
@@ -183,9 +152,8 @@ def _by_size(found: Answer, canvas: Canvas) -> None:
         line = [_size(each.size_bytes), each.fastest, units.format_time(each.fastest_s)]
         if question.library is not None:
             own = "-" if each.time_s is None else units.format_time(each.time_s)
-            lost = "-" if each.lost_s is None else "" if each.is_fastest else units.format_time(each.lost_s)
             other = "-" if each.plan is None else units.format_time(each.plan.time_s)
-            line += [each.algorithm or "-", *([own] if wide else []), lost]
+            line += [losses.runs(each), *([own] if wide else []), losses.cell(each)]
             line += [units.format_time(measured[each.size_bytes].time_s) if measured else other]
         bandwidths = [shown.algbw_bytes_per_s, shown.busbw_bytes_per_s]
         line += [units.format_bandwidth(rate) for rate in (bandwidths if wide else bandwidths[1:])]
@@ -193,6 +161,8 @@ def _by_size(found: Answer, canvas: Canvas) -> None:
     canvas.table(heads, lines)
     source = "what was measured" if measured else "the fastest law"
     canvas.paragraph(f"busbw is that of {source}, as nccl-tests defines it.", indent="  ")
+    for note in losses.notes(found):
+        canvas.paragraph(note, indent="  ")
 
 
 def _by_algorithm(found: Answer, canvas: Canvas) -> None:

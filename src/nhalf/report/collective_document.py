@@ -107,6 +107,12 @@ def _choice(each: Choice, per_token: int) -> dict[str, Any]:
         "algorithm": each.algorithm,
         "time_s": each.time_s,
         "decided_by": each.decided_by or None,
+        "measured_s": each.measured_s,
+        "behind_s": each.behind_s,
+        "laws_tell": None if each.measured_s is None else lost is not None,
+        "beaten_at": None if each.beaten is None else {
+            "size_bytes": each.beaten.size_bytes, "measured_s": each.beaten.measured_s, "law_s": each.beaten.law_s,
+        },
         "lost_s": lost,
         "lost_per_token_s": None if lost is None else per_token * lost,
         "plan": None if plan is None else {

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from nhalf import units
 from nhalf.decide.regime import TIE
 from nhalf.predict.memory import usable_bytes
-from nhalf.report import decode_parts, verdict
+from nhalf.report import decode_notes, decode_parts, verdict
 from nhalf.report.canvas import grid
+from nhalf.report.decode_bands import band_notes, launched_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -180,9 +181,11 @@ def _notes(comparison: Comparison) -> list[str]:
             )
     return [
         *notes,
-        *decode_parts.size_notes(comparison),
+        *decode_notes.size_notes(comparison),
         *_unmeasured(comparison),
-        *decode_parts.exchange_notes(comparison),
+        *decode_notes.link_notes(comparison.rows),
+        *decode_notes.exchange_notes(comparison),
+        *launched_notes(comparison),
     ]
 
 
@@ -200,7 +203,7 @@ def _unmeasured(comparison: Comparison) -> list[str]:
     return [
         *(
             f"No all-reduce of {library} in {mode} mode was measured on {system}; "
-            f"{decode_parts.plan_of(library)} taken instead."
+            f"{decode_notes.plan_of(library)} taken instead."
             for library, mode, system in keys
         ),
         *(
@@ -256,11 +259,20 @@ def _crossovers(comparison: Comparison, canvas: Canvas) -> None:
         table = grid(heads, rows, title=title)
         canvas.place(table if canvas.fits(table) else grid(heads, rows, title=title, gap=1))
     canvas.paragraph(
-        "  2x floor is the size that takes twice the floor: use it. Below the "
-        f"{of} that it is reached from, a wider link buys little. n_1/2 = alpha x "
-        "beta is of one line through the whole curve and overstates it.",
+        f"  2x floor is the size that takes twice the floor: use it. Below the {of} that it is reached from, a wider "
+        "link buys little. n_1/2 = alpha x beta is of one line through the whole curve and overstates it"
+        f"{_planned_line(comparison)}.",
         indent="  ",
     )
+
+
+def _planned_line(comparison: Comparison) -> str:
+    """Return why an alpha may lie above the time of a whole small all-reduce, where a plan changes algorithms.
+
+    The line weighs all sizes alike, those with the fixed time of the algorithms of long messages too.
+    """
+    across = any(found.tier != "intra_node" for found in comparison.crossovers)
+    return "; across nodes alpha may lie above a small all-reduce, as the plan changes algorithms" if across else ""
 
 
 _TIERS = {"intra_node": "in node", "inter_node": "across", "inter_rack": "racks"}
@@ -315,3 +327,5 @@ def _constants(comparison: Comparison, canvas: Canvas) -> None:
     if row.curve is not None:
         key = f"{row.curve.key} x{row.tensor_parallel}"
         canvas.paragraph(f"  all-reduce: {key}, measured [{row.curve.source}]", indent="        ")
+    for note in band_notes(row):
+        canvas.paragraph(f"  {note}", indent="        ")

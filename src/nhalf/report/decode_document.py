@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nhalf.report import decode_parts, verdict
+from nhalf.decide.exchanged import exchanged
+from nhalf.report import decode_notes, decode_parts, verdict
 from nhalf.report.document import datum, envelope, number, term, whole
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
             "defaults": [
                 {"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults
             ],
-            "doubts": decode_parts.incast_notes(comparison.rows),
+            "doubts": [*decode_notes.link_notes(comparison.rows), *decode_notes.incast_notes(comparison.rows)],
             "warnings": list(warnings),
         },
     )
@@ -90,6 +91,8 @@ def _row(row: Row) -> dict[str, Any]:
         "running_batch": row.running,
         "binding": row.binding,
         **{f"{name}_s": value for name, value in row.columns.items()},
+        "collective_link_bytes_s": (inner := exchanged(row.step)).link_bytes_s,
+        "prefill_collective_s": inner.prefill_s,
         "memory_bytes": row.memory_bytes,
         "memory": decode_parts.memory(row),
         "largest_batch": row.memory.largest_batch,

@@ -9,7 +9,7 @@ import numpy as np
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.decide.choice import choice
+from nhalf.decide.choice import choices
 from nhalf.decide.collective import flips, rows
 from nhalf.errors import InputError
 from nhalf.loading.collective import Asked, load
@@ -251,7 +251,7 @@ def _algorithms(row: Row, key: str) -> Figure | None:
     drawn = algorithms(
         question,
         rows(question, sizes),
-        [choice(question, size) for size in sizes],
+        choices(question, sizes),
         flips(question, sizes[0], sizes[-1]),
         key=key,
     )

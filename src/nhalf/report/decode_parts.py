@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nhalf import units
 from nhalf.breakdown import columns
-from nhalf.catalog import stated
-from nhalf.predict import incast
-from nhalf.report import verdict, words
+from nhalf.report import verdict
 from nhalf.report.document import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nhalf.decide.comparison import Comparison, Panel, Row
     from nhalf.report.canvas import Canvas
 
@@ -25,72 +20,6 @@ def sizes_differ(panel: Panel) -> bool:
     """Tell whether the layouts of a panel are of several numbers of devices, and not all of TP alone."""
     layouts = [row.scenario.layout for row in panel.rows]
     return len({each.devices for each in layouts}) > 1 and any(each.devices > each.tensor_parallel for each in layouts)
-
-
-def size_notes(comparison: Comparison) -> list[str]:
-    """Return that layouts of other numbers of devices stand side by side, and how to ask about one number."""
-    panel = comparison.panels[0]
-    if not sizes_differ(panel):
-        return []
-    counts = Counter(row.scenario.layout.devices for row in panel.rows)
-    count = max(counts, key=lambda devices: (devices > 1, counts[devices], devices))
-    span = f"{min(counts)} to {max(counts)} GPUs"
-    return [
-        f"Every combination of the degrees is a row, of {span}; nhalf plan --gpus {count} compares those of {count}."
-    ]
-
-
-def exchange_notes(comparison: Comparison) -> list[str]:
-    """Return what the collectives across nodes and those of experts rest on, and what splitting TP over nodes costs."""
-    rows = comparison.rows
-    planned: dict[str, dict[str, None]] = {}
-    for row in rows:
-        if row.crosses_nodes and row.kind == "modelled":
-            planned.setdefault(_across(row), {})[row.label] = None
-    notes = [f"{verdict.joined(list(names))}: {basis}, and the band is wide." for basis, names in planned.items()]
-    notes += incast_notes(rows)
-    for row in rows:
-        found = row.split
-        if found is not None and not row.prefills:
-            per_node = row.scenario.system.fabric.devices_per_node
-            notes.append(
-                f"{row.label}, batch {row.batch:g}: an all-reduce takes {units.format_time(found.across_s)} over "
-                f"{found.nodes} nodes, {units.format_time(found.inside_s)} on the {per_node} devices of one; "
-                f"{found.count:g} of them cost {units.format_time(found.cost_s)} a step more."
-            )
-    seen = {(way, curve, row.label): None for row in rows for way, curve in row.routed.items()}
-    for way, curve, label in seen:
-        how = (
-            f"measured, {curve}" if curve else "by the law of distinct ranks hit; nothing was measured there, wide band"
-        )
-        notes.append(f"{label}: {way} {how}.")
-    return notes
-
-
-def _across(row: Row) -> str:
-    """Return what the collectives across nodes rest on: a plan, over a link that was measured there or not."""
-    scenario = row.scenario
-    plan = plan_of(scenario.stack.library.name)
-    tier = scenario.system.fabric.span(scenario.layout.stage_devices).tier
-    known = scenario.origins.get(f"system.fabric.{tier}.latency_s")
-    if known is None or known.kind not in ("fitted", "measured"):
-        return f"nothing was measured across nodes; {plan} taken"
-    return (
-        f"no curve of a collective across nodes is known; {plan} taken over the link {known.kind} there "
-        f"[{known.source}]"
-    )
-
-
-def plan_of(library: str) -> str:
-    """Return whose plan a collective of a library rests on where nothing was measured, with its verb."""
-    tuner = stated.library(library).tuner
-    return "the law of the links and a fixed time are" if tuner == "prior" else "NCCL's own plan is"
-
-
-def incast_notes(rows: Sequence[Row]) -> list[str]:
-    """Return that nodes which answer one root at once may overrun its port of the switch, where so many do."""
-    labels = dict.fromkeys(row.label for row in rows if incast.possible(row.scenario))
-    return [f"{verdict.joined(list(labels))}: {words.INCAST}."] if labels else []
 
 
 def write_memory(comparison: Comparison, canvas: Canvas) -> None:

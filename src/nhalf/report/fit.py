@@ -14,6 +14,7 @@ from nhalf.evidence.verdict import QUANTITIES, of_curve
 from nhalf.report import fit_next, fit_parts
 from nhalf.report.canvas import grid
 from nhalf.report.document import envelope
+from nhalf.report.fit_links import described
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +70,8 @@ def write(answer: Answer, canvas: Canvas) -> None:
     if answer.marks or answer.mark_doubts:
         fit_parts.marks(answer.fit, answer.marks, answer.mark_doubts, canvas)
     write_skipped(answer.fit, canvas)
+    if answer.links:
+        _written(answer, canvas)
     canvas.following(*fit_next.commands(answer))
 
 
@@ -221,6 +224,15 @@ def write_skipped(fit: Fit, canvas: Canvas) -> None:
         canvas.paragraph(f"  {skip.file}{f':{skip.line}' if skip.line else ''}: {skip.why}", indent="    ")
     if len(fit.skipped) > _FEW_SKIPPED:
         canvas.paragraph(f"  and {len(fit.skipped) - _FEW_SKIPPED} more (--json lists them)")
+
+
+def _written(answer: Answer, canvas: Canvas) -> None:
+    """Write what the file of links holds, which differs from the lines above."""
+    found = described(answer.fit)
+    if found:
+        canvas.heading(f"Written to {answer.links}")
+    for text in found:
+        canvas.paragraph(f"  {text}", indent="    ")
 
 
 def document(answer: Answer) -> dict[str, Any]:

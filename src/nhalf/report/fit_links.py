@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from nhalf import units
 from nhalf.collective import Op
 from nhalf.curve.surface import sent_share
 from nhalf.errors import WeakEvidenceError
@@ -42,24 +43,57 @@ def write_links(fit: Fit, *, date: str) -> str:
 
     Raises WeakEvidenceError when no curve holds both a latency and a bandwidth.
     """
-    usable = [curve for curve in fit.curves if curve.half_size_bytes is not None and not curve.misconfigured]
-    usable = [curve for curve in usable if math.isfinite(curve.half_size_bytes or math.inf)]
+    usable = _usable(fit)
     if not usable:
         raise WeakEvidenceError(
             "no curve holds both a latency and a bandwidth of a link", where="-o",
             allowed="a sweep from the floor to the ceiling", do="see what is missing above, and measure it",
         )  # fmt: skip
     parts = [_HEAD]
-    for tier in ("intra-node", "inter-node"):
-        of_tier = [curve for curve in usable if _tier(curve) == tier]
-        if of_tier:
-            parts.append(_entry(tier, max(of_tier, key=_preference), usable, date))
+    parts += [_entry(tier, curve, usable, date) for tier, curve in _of_tiers(usable).items()]
     names: dict[str, int] = {}
     for curve in usable:
         name = f"{curve.series.key.name or 'message'}-{curve.series.key.ranks or 2}-{_tier(curve)}"
         names[name] = names.get(name, 0) + 1
         parts.append(_entry(name if names[name] == 1 else f"{name}-{names[name]}", curve, usable, date))
     return "\n".join(parts)
+
+
+def described(fit: Fit) -> list[str]:
+    """Return what `write_links` writes for each tier in words, and why that differs from the line of the operation."""
+    usable = _usable(fit)
+    return [_described(tier, curve, usable) for tier, curve in _of_tiers(usable).items()]
+
+
+def _described(tier: str, curve: CurveFit, usable: Sequence[CurveFit]) -> str:
+    latency, why = _latency(curve, usable)
+    share, beside = _sent(curve), _ranks_per_node(curve)
+    whole = 0.0 if curve.bandwidth is None else curve.bandwidth.value
+    shared = f" for the {beside} ranks of a node" if beside > 1 else ""
+    values = f"{tier} {units.format_time(latency.value)}, {units.format_bandwidth(whole * share)}{shared}"
+    if share == 1.0:
+        return f"{values}. The latency: {why}."
+    return (
+        f"{values}: what one message pays on the link, not the whole operation. The latency: {why}. The bandwidth: the "
+        f"bus bandwidth, {share:.3g} times the {units.format_bandwidth(whole)} of the operation; where switches add up "
+        "(NVLS, SHARP) it is above the link's, and --on SYSTEM tells."
+    )
+
+
+def _usable(fit: Fit) -> list[CurveFit]:
+    """Return the curves that hold both a latency and a bandwidth of a link."""
+    usable = [curve for curve in fit.curves if curve.half_size_bytes is not None and not curve.misconfigured]
+    return [curve for curve in usable if math.isfinite(curve.half_size_bytes or math.inf)]
+
+
+def _of_tiers(usable: Sequence[CurveFit]) -> dict[str, CurveFit]:
+    """Return the curve that the link of each tier is taken from."""
+    found = {}
+    for tier in ("intra-node", "inter-node"):
+        of_tier = [curve for curve in usable if _tier(curve) == tier]
+        if of_tier:
+            found[tier] = max(of_tier, key=_preference)
+    return found
 
 
 def _tier(curve: CurveFit) -> str:

@@ -12,8 +12,11 @@ from nhalf import units
 from nhalf.decide.launch_lines import ENGINES, Served, lines, runs_on, switches
 from nhalf.decide.layouts import name
 from nhalf.decide.regime import TIE
+from nhalf.predict.routed import measured_ways
+from nhalf.report.plan_number import number
 from nhalf.report.plan_why import why
 from nhalf.report.plan_words import GOALS, apart, judgement, limits, rate, rule_of_thumb, verdict
+from nhalf.report.verdict import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +57,7 @@ def write(plan: Plan, asked: Asked, canvas: Canvas) -> None:
     shown = plan.chosen or plan.nearest
     if shown is None:
         return
-    canvas.paragraph(_number(plan, shown))
+    canvas.paragraph(number(plan, shown))
     _table(plan, canvas)
     reasons = why(plan)
     if reasons:
@@ -69,18 +72,6 @@ def write(plan: Plan, asked: Asked, canvas: Canvas) -> None:
     if plan.chosen is not None:
         _launch(plan.chosen, asked, canvas)
     _closing(plan, asked, canvas)
-
-
-def _number(plan: Plan, row: Choice) -> str:
-    """Return the one number, with the range of the first token and the price where they are known."""
-    text = f"{units.format_time(row.tpot_s)} per token"
-    if row.ttft_s is not None:
-        low, high = row.ttft_s
-        text += (
-            f"; {units.format_time(low)} to the first (alone) up to {units.format_time(high)} (burst of {row.batch})"
-        )
-    cost = row.cost_per_mtoken(plan.wish.price_per_hour)
-    return f"{text}; {units.format_money(cost)} per million tokens" if cost is not None else text
 
 
 def _table(plan: Plan, canvas: Canvas) -> None:
@@ -134,6 +125,7 @@ def _notes(plan: Plan, rows: Sequence[Choice], *, wide: bool) -> list[str]:
         notes.append("! beyond the limits.")
     if any(row.layout.routed_exchange == "all-to-all" for row in rows):
         notes.append("a2a: tokens are sent to their experts, not gathered by all.")
+        notes += _by_law(rows)
     alike = [row for row in rows if len(row.candidate.alike) > 1]
     if alike:
         degrees = ", ".join(str(degree) for degree in alike[0].candidate.alike)
@@ -148,6 +140,16 @@ def _perhaps(plan: Plan) -> str:
     if not limits(plan):
         return "? fits only if the driver reports enough memory."
     return "? holds the limits for one prompt alone, or if the driver reports enough memory; not in every case."
+
+
+def _by_law(rows: Sequence[Choice]) -> list[str]:
+    """Return which layouts that send tokens do so by the law, because nothing was measured for them."""
+    sent = [row for row in rows if row.layout.routed_exchange == "all-to-all"]
+    modelled = [name(row.layout) for row in sent if not measured_ways(row.candidate.scenario)]
+    if not modelled:
+        return []
+    every = "each of them" if len(modelled) == len(sent) and len(sent) > 1 else joined(modelled)
+    return [f"{every}: dispatch and combine by the law of distinct ranks hit; nothing was measured there, wide band."]
 
 
 def left_out(plan: Plan) -> list[str]:

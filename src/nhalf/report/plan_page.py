@@ -11,12 +11,12 @@ from nhalf.decide.launch_lines import lines, switches
 from nhalf.decide.layouts import name
 from nhalf.decide.levers import levers
 from nhalf.decide.regime import crossover
-from nhalf.predict.band import band
 from nhalf.report import verdict as words
 from nhalf.report.figures.pareto import Spot, pareto
 from nhalf.report.figures.regime import regime
 from nhalf.report.page import Card, Code, Constant, Meter, Page, Section
 from nhalf.report.plan import left_out, served
+from nhalf.report.plan_number import kept, span
 from nhalf.report.plan_ranking import rankings
 from nhalf.report.plan_why import why
 from nhalf.report.plan_words import apart, defaults_of, judgement, rate, rule_of_thumb, verdict
@@ -106,11 +106,9 @@ def _card(plan: Plan, shown: Choice) -> Card:
     """Return the number of one plan."""
     scenario = shown.scenario
     first = shown.ttft_s
-    kept = float(scenario.workload.accepted_tokens)
-    ends = " to ".join(units.format_time(end / kept) for end in band(scenario))
     beside = [
         f"{units.format_time(shown.tpot_s)} per token, {rate(shown.per_user)} tokens/s per user",
-        f"80 % band of a token {ends}",
+        f"80 % band of a token {span(shown)}{kept(plan, shown)}",
     ]
     if first is not None:
         beside.append(

@@ -9,6 +9,7 @@ from nhalf.decide.layouts import name
 from nhalf.decide.option import ANOTHER_STACK
 from nhalf.report.document import envelope
 from nhalf.report.plan_document import body
+from nhalf.report.plan_number import number
 from nhalf.report.plan_words import GOALS, apart, defaults_of, judgement, limits, rate, rule_of_thumb, verdict
 from nhalf.report.verdict import joined, percent
 
@@ -32,6 +33,9 @@ def write(plans: Sequence[Named], canvas: Canvas, *, next_command: str) -> None:
     for system, plan, asked in plans:
         canvas.heading(system)
         canvas.paragraph(f"  {_capital(verdict(plan))}", indent="  ")
+        shown = plan.chosen or plan.nearest
+        if shown is not None:
+            canvas.paragraph(f"  {number(plan, shown)}", indent="  ")
         if asked.launched is not None:
             canvas.paragraph(f"  {judgement(plan, asked.launched)}", indent="  ")
         if plan.wish.pools and plan.chosen is not None:

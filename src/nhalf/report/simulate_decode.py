@@ -109,11 +109,12 @@ def _lost(base: Pace, one: Pace) -> str:
 
 def _paced(one: Pace) -> str:
     """Return who the others wait for."""
-    return (
-        "nobody in particular"
-        if one.pace_rank is None
-        else f"rank {one.pace_rank} ({100 * one.pace_share:.0f} % of the time)"
-    )
+    if one.pace_rank is None:
+        return "nobody in particular"
+    share = 100 * one.pace_share
+    if one.pace_by_link:
+        return f"the link of rank {one.pace_rank} ({share:.0f} % of the steps)"
+    return f"rank {one.pace_rank} ({share:.0f} % of the time)"
 
 
 def _jitter(made: Loop, base: Pace) -> str:
@@ -133,11 +134,13 @@ def _verdict(base: Pace, others: Sequence[Pace], *, partial: str) -> str:
         return "Nobody is behind: no straggler was given."
     worst = min(others, key=lambda one: one.tokens_per_s)
     lost = 1 - worst.tokens_per_s / base.tokens_per_s
+    together = worst.straggler.split(", ")
+    costs = f"{joined(together)} {'cost' if len(together) > 1 else 'costs'}"
     if lost < MATTERS:
-        return f"{worst.straggler} costs next to nothing ({100 * lost:.1f} % of the tokens)."
-    verdict = f"{worst.straggler} costs {100 * lost:.1f} % of the tokens"
+        return f"{costs} next to nothing ({100 * lost:.1f} % of the tokens)."
+    verdict = f"{costs} {100 * lost:.1f} % of the tokens"
     if worst.pace_rank is not None and worst.pace_share >= _MOSTLY:
-        verdict += f": rank {worst.pace_rank} sets the pace"
+        verdict += f": {'the link of ' if worst.pace_by_link else ''}rank {worst.pace_rank} sets the pace"
     if not worst.remedies:
         return f"{verdict}."
     helps = worst.remedies[0]
@@ -174,6 +177,7 @@ def document(made: Loop, paces: Sequence[Pace], *, tokens: int, partial: str = "
                     "steps_behind": one.behind,
                     "pace_rank": one.pace_rank,
                     "pace_share": one.pace_share if one.pace_rank is not None else None,
+                    "pace_by_link": one.pace_by_link,
                     "remedies": [{"name": remedy.name, "tokens_per_s": remedy.tokens_per_s} for remedy in one.remedies],
                 }
                 for one in paces

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from nhalf import units
-from nhalf.collective import Op
 from nhalf.decide.grid import FITS, ROWS
 from nhalf.decide.regime import BINDING
 from nhalf.decide.slices import idle, names
 from nhalf.loading.axes import WORKLOAD
 from nhalf.loading.changes import unit_of
-from nhalf.predict.communication import is_measured
+from nhalf.predict.exchange import kind
 from nhalf.predict.step import COLUMNS
 from nhalf.report.document import envelope
 from nhalf.report.sweep_file import Coded
@@ -79,7 +78,6 @@ _WORDS_OF: Final = ("system", "kind")
 def _told(scenario: Scenario) -> dict[str, str | int | None]:
     """Return what a cell is, where no axis says so."""
     layout = scenario.layout
-    measured = is_measured(scenario, Op.ALL_REDUCE, layout.tensor_group)
     return {
         "system": scenario.system.name,
         "tp": layout.tensor_parallel,
@@ -89,7 +87,7 @@ def _told(scenario: Scenario) -> dict[str, str | int | None]:
         "cp": layout.context_parallel,
         "moe_tp": layout.moe_tensor_parallel if scenario.transformer.mixture else None,
         "nodes": layout.nodes(scenario.system.fabric),
-        "kind": "measured" if measured else "modelled",
+        "kind": kind(scenario),
     }
 
 

@@ -122,13 +122,18 @@ def _next(machine: Machine) -> str:
 # --- a catalogue of one's own -----------------------------------------------------------------------------------------
 
 
-def catalogue(machine: Machine, *, name: str, like: str) -> str:
-    """Return the machine as a system of the user's catalogue (`NHALF_CATALOG`), like another but for its own links."""
+def catalogue(machine: Machine, *, name: str, like: str, lender: str) -> str:
+    """Return the machine as a system of the user's catalogue (`NHALF_CATALOG`), like another but for its own links.
+
+    `lender` is the system whose curves stand in, empty where none does: those of other links are not taken over.
+    """
     lines = [
         f"# {_verdict(machine)}",
         f"[systems.{name}]",
         f'like = "{like}"',
         f'title = "{len(machine.matrix.gpus)} GPUs, as nvidia-smi topo -m shows them"',
+        'curves = "" # nothing was measured here',
+        f'sibling = "{lender}" # {"whose links are the same" if lender else "no other system has these links"}',
         "",
         f"[systems.{name}.fabric]",
         f"devices_per_node = {len(machine.matrix.gpus)}",

@@ -55,6 +55,12 @@ def left_out(*, flags: Sequence[str], unmeasured: int) -> list[str]:
     return [f"left out: {counted(rows)} {why}" for rows, why in found if rows]
 
 
+def seen_before(seen: int, rows: int) -> str:
+    """Return that some rows are runs which the constants were fitted on, and what judges them fairly."""
+    which = "every row is a run" if seen == rows else f"{seen} of {counted(rows)} are runs"
+    return f"{which} that the constants were fitted on: see --builtin for runs that they have not seen"
+
+
 def verdict(score: Score) -> str:
     """Return how far predictions are off, in words."""
     if math.isnan(score.median_error):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nhalf import units
+from nhalf.decide.exchanged import exchanged
 from nhalf.decide.levers import of_links
 from nhalf.decide.regime import BINDING
 
@@ -28,6 +29,8 @@ COLUMN_WORDS = {column: WORDS[BINDING[column]] for column in BINDING}
 """What each column of a step is spent on, in words."""
 NOTHING = 0.001
 """A part of a step below this is not worth a word."""
+_APART = 2.0
+"""The bytes of collectives are said apart from what the links take for them, where they differ by more than this."""
 _EARNEST = 0.005
 """A wider link must save half a per cent of the step more than a quicker one, or less, to be advice."""
 
@@ -155,8 +158,15 @@ def _binds(row: Row) -> str:
     fixed, transfer = (share[f"collective_{part}"] / row.step_s for part in ("fixed", "transfer"))
     name = max(share, key=lambda column: share[column])
     text = f"What binds is {WORDS[row.binding]}, {percent(share[name] / row.step_s)} of the {whole(row)}"
-    if row.scenario.layout.stage_devices > 1:
-        text += f"; collectives take {percent(fixed + transfer)}, of which bytes {percent(transfer)}"
+    if row.scenario.layout.stage_devices == 1:
+        return text + "."
+    inner = exchanged(row.step)
+    links, prompts = inner.link_bytes_s / row.step_s, inner.prefill_s / row.step_s
+    text += f"; collectives take {percent(fixed + transfer)}, of which bytes {percent(transfer)}"
+    if transfer >= NOTHING and transfer > _APART * links:
+        text += f" (the links' {percent(links)}; the rest is software, which a wider link does not move)"
+    if prompts >= NOTHING:
+        text += f", and those inside the prefills {percent(prompts)} more"
     return text + "."
 
 

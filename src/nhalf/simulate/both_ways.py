@@ -106,12 +106,13 @@ class BothWays:
         once that of the lower rank is first, and a rank's own to the next one.
         """
         onward, backward = _served(onward, backward, self.out_s, onward <= backward)
-        onward += self.latency_s
-        backward += self.latency_s
         onward, backward = _previous(onward), _next(backward)
+        # Messages arrive in the order in which they left, which the sum with the latency may round away.
         first = onward <= backward
         if len(onward) > 2:  # noqa: PLR2004  a pair's two messages come from one rank
             first[0], first[-1] = onward[0] < backward[0], onward[-1] < backward[-1]
+        onward += self.latency_s
+        backward += self.latency_s
         begun_on, begun_back = _served(onward, backward, self.in_s, first)
         begun_on += self.in_s
         begun_back += self.in_s

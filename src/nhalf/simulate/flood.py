@@ -78,8 +78,11 @@ class Flood:
         if self.leaving is None or self.arriving is None:
             end = posted + latency + first
         else:
-            arrival = _begun(posted, first, self.leaving) + latency
-            end = np.maximum(arrival + first, _begun(arrival, last, self.arriving) + last)
+            sent = _begun(posted, first, self.leaving)
+            arrival = sent + latency
+            # Where all latencies are one, messages arrive in the order in which they left, which a sum may round away.
+            turn = sent if np.all(self.latency_s == self.latency_s[0]) else arrival
+            end = np.maximum(arrival + first, _begun(arrival, last, self.arriving, turn) + last)
         for lists in (self.sent, self.got):
             ready[lists.names] = np.maximum(ready[lists.names], lists.latest(end))
         if self.added_s is not None:
@@ -125,9 +128,9 @@ def can_flood(program: Program, network: Network) -> bool:
     return network.kind == "switch"
 
 
-def _begun(asked: Array, needed: Array, ports: tuple[Ints, ...]) -> Array:
-    """Return when its port begins to serve each message [s]."""
+def _begun(asked: Array, needed: Array, ports: tuple[Ints, ...], turn: Array | None = None) -> Array:
+    """Return when its port begins to serve each message [s] (`turn` as in `one_by_one`)."""
     begun = np.empty_like(asked)
     for lists in ports:
-        begun[lists] = one_by_one(asked[lists], needed[lists])
+        begun[lists] = one_by_one(asked[lists], needed[lists], None if turn is None else turn[lists])
     return begun

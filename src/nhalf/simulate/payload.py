@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nhalf.errors import InputError
+from nhalf.simulate.levels import by_level
 from nhalf.simulate.program import ALL, ANY, LATEST_BITMASK, NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nhalf.simulate.graph import Graph
     from nhalf.simulate.program import Goal, Program
     from nhalf.simulate.round import Ints
 
@@ -43,8 +43,8 @@ def check(program: Program) -> str:
     exact = program.ranks <= LATEST_BITMASK
     parts = _bits(program.ranks) if exact else _fingerprints(program.ranks)
     state = _state(goal.start, parts, exact=exact)
-    for source, target, blocks, reduces, first in _playings(program):
-        _deliver(state, (source, target, blocks), reduces=reduces, exact=exact, merges=goal.merges, first=first)
+    for moved, reduces in _playings(program):
+        _deliver(state, moved, reduces=reduces, exact=exact, merges=goal.merges)
     _compare(state, goal, parts, exact=exact)
     return "bitmask" if exact else "fingerprint"
 
@@ -69,58 +69,34 @@ def _state(named: Ints, parts: State, *, exact: bool) -> State:
     return np.where((named == ALL)[..., None], everything, state)
 
 
-def _playings(program: Program) -> Iterator[tuple[Ints, Ints, Ints, bool, int]]:
-    """Yield (source, target, blocks, reduces, number of the first message) of every playing of every round."""
+class _Moved(NamedTuple):
+    """Messages that move at once, and their numbers."""
+
+    source: Ints
+    target: Ints
+    blocks: Ints
+    numbers: Ints
+
+
+def _playings(program: Program) -> Iterator[tuple[_Moved, bool]]:
+    """Yield the messages of every playing of every round, or of every level of a graph, and whether they reduce."""
     first = 0
     if program.rounds is not None:
         for played in program.rounds():
             for step in range(played.times):
-                yield played.source, played.target, played.blocks(step), played.reduces, first
+                numbers = np.arange(first, first + played.messages)
+                yield _Moved(played.source, played.target, played.blocks(step), numbers), played.reduces
                 first += played.messages
-    elif program.steps is not None:
-        yield from _levels(program.steps)
+    elif program.steps is not None and program.steps.blocks is not None:
+        graph = program.steps
+        source, target, blocks = graph.source.astype(np.int64), graph.target.astype(np.int64), program.steps.blocks
+        for numbers, reduces in by_level(graph):
+            yield _Moved(source[numbers], target[numbers], blocks[numbers], numbers), reduces
 
 
-def _levels(graph: Graph) -> Iterator[tuple[Ints, Ints, Ints, bool, int]]:
-    """Yield a graph's messages by the length of the longest chain of messages before them."""
-    if graph.blocks is None:
-        return
-    level = message_levels(graph)
-    for depth in range(int(level.max(initial=-1)) + 1):
-        for reduces in (True, False):
-            chosen = np.flatnonzero((level == depth) & (graph.reduces == reduces))
-            if len(chosen):
-                yield (
-                    graph.source[chosen].astype(np.int64),
-                    graph.target[chosen].astype(np.int64),
-                    graph.blocks[chosen],
-                    reduces,
-                    int(chosen[0]),
-                )
-
-
-def message_levels(graph: Graph) -> Ints:
-    """Return how many messages must come before each message, counted along the longest chain.
-
-    A message waits for what its sender's step waits for, and is waited for by what follows the receiver's step.
-    """
-    depth = np.zeros(graph.steps, dtype=np.int64)
-    while True:
-        arrived = np.zeros(graph.steps, dtype=np.int64)
-        np.maximum.at(arrived, graph.target_step, depth[graph.source_step] + 1)
-        closed = np.maximum(depth, arrived)
-        after = depth.copy()
-        np.maximum.at(after, graph.before[:, 1], closed[graph.before[:, 0]])
-        if np.array_equal(after, depth):
-            return depth[graph.source_step]
-        depth = after
-
-
-def _deliver(
-    state: State, moved: tuple[Ints, Ints, Ints], *, reduces: bool, exact: bool, merges: bool, first: int
-) -> None:
+def _deliver(state: State, moved: _Moved, *, reduces: bool, exact: bool, merges: bool) -> None:
     """Apply one round: what each sender held before it reaches each receiver."""
-    source, target, blocks = moved
+    source, target, blocks, _ = moved
     carried = state[source[:, None], np.maximum(blocks, 0)]
     carried[blocks < 0] = 0
     places = (target[:, None], np.maximum(blocks, 0))
@@ -131,22 +107,28 @@ def _deliver(
     if not exact:
         np.add.at(state, places, carried)
         return
-    before = _total_bits(state, target) + int(np.bitwise_count(carried).sum())
+    ranks = np.unique(target)
+    held = state[ranks]
+    bits = int(np.bitwise_count(held).sum()) + int(np.bitwise_count(carried).sum())
     np.bitwise_or.at(state, places, carried)
-    if not merges and _total_bits(state, target) != before:
-        raise _doubled(source, target, blocks, first)
+    if not merges and int(np.bitwise_count(state[ranks]).sum()) != bits:
+        state[ranks] = held
+        raise _doubled(state, moved, carried)
 
 
-def _total_bits(state: State, ranks: Ints) -> int:
-    """Return how many contributions some ranks hold."""
-    return int(np.bitwise_count(state[np.unique(ranks)]).sum())
-
-
-def _doubled(source: Ints, target: Ints, blocks: Ints, first: int) -> InputError:
-    last = first + len(source) - 1
-    where = f"messages {first} to {last} (rank {source[0]} to rank {target[0]}, block {blocks[0, 0]}, ...)"
+def _doubled(state: State, moved: _Moved, carried: State) -> InputError:
+    """Return the error of the first of some messages that adds what its receiver holds already."""
+    place = 0
+    while not (twice := state[moved.target[place], moved.blocks[place]] & carried[place]).any():
+        state[moved.target[place], moved.blocks[place]] |= carried[place]
+        place += 1
+    column = int(np.argmax(twice.any(axis=1)))
+    part = int(np.flatnonzero(np.unpackbits(twice[column].view(np.uint8), bitorder="little"))[0])
     return InputError(
-        "the schedule adds a contribution twice", where=where, do="send each partial sum once, or do not let it reduce"
+        f"rank {moved.target[place]} adds a contribution twice: what rank {part} had of block "
+        f"{moved.blocks[place, column]} at the start",
+        where=f"message {moved.numbers[place]} (rank {moved.source[place]} to rank {moved.target[place]})",
+        do="send each partial sum once, or do not let it reduce",
     )
 
 

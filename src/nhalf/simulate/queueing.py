@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from nhalf.simulate.round import Ints
 
 
-def one_by_one(asked: Array, needed: Array) -> Array:
+def one_by_one(asked: Array, needed: Array, turn: Array | None = None) -> Array:
     """Return when each port begins to serve each message [s]; of messages that ask at once the first comes first.
 
-    Both are of shape (ports, messages), or (ports, messages, draws): when a message asks, and how long it is served.
+    All are of shape (ports, messages), or (ports, messages, draws): when a message asks, how long it is served, and
+    what decides whose turn it is, where that is known more exactly than by when they ask.
     """
-    if not np.any(asked[:, 1:] < asked[:, :-1]):
+    turn = asked if turn is None else turn
+    if not np.any(turn[:, 1:] < turn[:, :-1]):
         return _in_order(asked, needed)
-    order = np.argsort(asked, axis=1, kind="stable")
+    order = np.argsort(turn, axis=1, kind="stable")
     begun = _in_order(np.take_along_axis(asked, order, axis=1), along(needed, order))
     back = np.empty_like(begun)
     np.put_along_axis(back, order, begun, axis=1)

@@ -129,7 +129,7 @@ def _chosen(choices: Sequence[Choice], x: Any, y: Any) -> list[Any]:  # noqa: AN
         {
             "size_bytes": each.size_bytes, "time_s": each.time_s, "runs": each.algorithm,
             "size": figure.size(each.size_bytes), "decided by": each.decided_by,
-            "loses": units.format_time(each.lost_s) if each.lost_s else "nothing",
+            "loses": "unclear" if each.lost_s is None else units.format_time(each.lost_s) if each.lost_s else "nothing",
         }
         for each in choices
         if each.time_s is not None

@@ -1,0 +1,49 @@
+"""The number of a plan: a token with its band and the odds that it keeps its limit, the first token, the price."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Final
+
+from nhalf import units
+from nhalf.predict.band import LEVEL
+
+if TYPE_CHECKING:
+    from nhalf.decide.candidates import Choice
+    from nhalf.decide.search import Plan
+
+_NORMAL: Final = NormalDist()
+_EVEN: Final = 5
+"""Tenths of the cases at even odds."""
+
+
+def number(plan: Plan, row: Choice) -> str:
+    """Return the one number with its band, the range of the first token and the price where they are known."""
+    text = f"{units.format_time(row.tpot_s)} per token, 80 % band {span(row)}{kept(plan, row)}"
+    if row.ttft_s is not None:
+        low, high = row.ttft_s
+        text += (
+            f"; {units.format_time(low)} to the first (alone) up to {units.format_time(high)} (burst of {row.batch})"
+        )
+    cost = row.cost_per_mtoken(plan.wish.price_per_hour)
+    return f"{text}; {units.format_money(cost)} per million tokens" if cost is not None else text
+
+
+def span(row: Choice) -> str:
+    """Return the 80 % band of the time per token in words."""
+    return " to ".join(units.format_time(end) for end in row.band_s)
+
+
+def kept(plan: Plan, row: Choice) -> str:
+    """Return how likely a run keeps the limit of a token, where the band does not lie within it; empty where it does.
+
+    The search holds the middle of the band against the limit. A band is log-normal on each side of its middle.
+    """
+    limit, (low_s, high_s) = plan.wish.tpot_s, row.band_s
+    if limit is None or high_s <= limit or low_s >= row.tpot_s:
+        return ""
+    side = math.log(high_s / row.tpot_s) if limit >= row.tpot_s else math.log(row.tpot_s / low_s)
+    tenths = round(10 * _NORMAL.cdf(math.log(limit / row.tpot_s) / side * _NORMAL.inv_cdf((1 + LEVEL) / 2)))
+    even = ", even odds: the middle of the band meets the limit, no margin is taken" if tenths == _EVEN else ""
+    return f" (a run keeps {units.format_time(limit)} in about {tenths} of 10 cases{even})"
