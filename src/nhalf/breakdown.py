@@ -80,7 +80,7 @@ def _compile(formula: str) -> tuple[CodeType, tuple[str, ...]]:
     return compile(tree, f"<formula {formula}>", "eval"), tuple(names)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Term:
     """One named number of a breakdown and how it came about.
 
@@ -96,6 +96,12 @@ class Term:
     parts: tuple[Term, ...] = ()
     column: str = ""
     unit: str = "s"
+
+    def __repr__(self) -> str:
+        """Return one line: the value or the shape of an array, and the names of the parts; `walk` goes further."""
+        value = f"array of {np.shape(self.value)}" if np.ndim(self.value) else f"{float(self.value):.4g}"
+        parts = f": {self.rule} of {', '.join(part.name for part in self.parts)}" if self.parts else ""
+        return f"<Term {self.name} = {value} {self.unit}{parts}>"
 
 
 Input: TypeAlias = Quantity | Term | Callable[[Quantity], Quantity]

@@ -65,7 +65,7 @@ class Scenario:
                 f"there is no input {path!r}",
                 where="--set",
                 allowed=", ".join(rooms),
-                do=near or "see the inputs under elasticities in --json",
+                do=near or "list them with nhalf catalog system SYSTEM and nhalf catalog engine ENGINE",
             )
         return values[path]
 

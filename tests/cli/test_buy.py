@@ -51,9 +51,47 @@ def test_nothing_helps_is_a_normal_answer() -> None:
     job = ("whatif", *JOB[1:], "--option", "nic=800Gb/s", "--option", "nvlink.latency=x0.5")
     result = invoke(*job)
     assert result.code == 0
-    assert result.out.startswith("Interactive use, batch 1: nothing on this list helps: ")
-    assert "of your step is fixed time of layers and\nsteps (launch)" in result.out
-    assert "TP8 stays inside a node" in result.out
+    text = " ".join(result.out.split())
+    first, rest = text.split(". ", 1)
+    assert first == "nic=800Gb/s changes nothing here: TP8 stays inside a node; ask with --tp 16"
+    assert rest.startswith("Interactive use, batch 1: nothing on this list helps: ")
+    assert "of your step is the fixed time of layers and steps (launch)" in rest
+
+
+def test_links_that_the_layout_does_not_use_are_named_first_with_a_layout_that_does() -> None:
+    job = ("whatif", "deepseek-v3", "--on", "h200-sxm", "--batch", "16", "--option", "nic=800Gb/s")
+    said = invoke(*job, "--json").document["unused_links"]
+    assert said.endswith("TP8 stays inside a node; ask with --tp 16, or with --ep 16 --attention-dp 16.")
+    for flags in ("--tp 16", "--ep 16 --attention-dp 16"):
+        document = invoke(*job, *flags.split(), "--json").document
+        assert document["unused_links"] is None
+        assert document["options"][0]["gain"] > 0
+    rack = invoke("whatif", "deepseek-v3", "--on", "gb200-nvl72", "--tp", "8", *job[4:], "--json").document
+    assert "TP8 stays inside a rack" in rack["unused_links"]
+
+
+@pytest.mark.parametrize(("word", "same_as"), [("on", "on"), ("off", "off"), ("Off", "off")])
+@pytest.mark.parametrize("name", ["p2p", "kernel_bypass"])
+def test_on_and_off_are_words_of_an_option_where_its_flag_takes_them(name: str, word: str, same_as: str) -> None:
+    job = ("llama-3.1-70b", "--on", "h100-sxm", "--tp", "16", "--batch", "1")
+    after = invoke("whatif", *job, "--option", f"{name}={word}", "--json").document["options"][0]["step_after_s"]
+    flag = f"--{name.replace('_', '-')}"
+    step = invoke("decode", *job, flag, same_as, "--json").document["rows"][0]["step_s"]
+    assert after == pytest.approx(step, rel=1e-9)
+
+
+@pytest.mark.parametrize("word", ["on", "true"])
+def test_a_switch_is_on_by_either_word(word: str) -> None:
+    option = invoke("whatif", *JOB[1:], "--option", f"fuse_norm={word}", "--batch", "1", "--json").document["options"][
+        0
+    ]
+    assert option["gain"] > 0.01
+
+
+def test_a_longer_step_saves_nothing() -> None:
+    text = " ".join(invoke("whatif", *JOB[1:], "--option", "p2p=off", "--batch", "1").out.split())
+    assert "% longer, 80 % band" in text
+    assert "saves -" not in text
 
 
 def test_whatif_is_buy_without_prices() -> None:
@@ -105,6 +143,9 @@ def test_a_time_that_is_not_there_is_warned_about() -> None:
     ("arguments", "code", "parts"),
     [
         ((*JOB, "--option", "nick=1us"), 2, ["Did you mean 'nic'?"]),
+        ((*JOB, "--option", "inter.latency=x0.5"), 2, ["Did you mean 'inter-node.latency'?"]),
+        ((*JOB, "--option", "nvlink=off"), 2, ["nvlink cannot be off", "--option p2p=off"]),
+        ((*JOB, "--option", "nic=OFF"), 2, ["nic cannot be off", "stays inside a node"]),
         ((*JOB[:2], "--option", "nic=1us"), 2, ["--on", "h100-sxm"]),
         ((*JOB, "--option", "nic=1us", "--batch", "0"), 2, ["--batch"]),
         (

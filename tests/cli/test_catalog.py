@@ -158,3 +158,29 @@ def test_bad_input_is_one_line_that_says_what_to_do(arguments: tuple[str, ...], 
 def test_a_catalogue_of_ones_own_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NHALF_CATALOG", "nowhere.toml")
     assert "there is no file or folder 'nowhere.toml'" in refused("catalog", "links")
+
+
+def test_a_model_shows_what_a_step_hangs_on() -> None:
+    (entry,) = invoke("catalog", "model", "deepseek-r1", "--json").document["entries"]
+    facts = entry["facts"]
+    assert facts["hidden size"].startswith("7168")
+    assert facts["attention"] == "latent attention in 61 layers, 128 heads"
+    # DeepSeek-V3's report (arXiv:2412.19437): 671 B parameters, 37 B activated, 8 of 256 routed experts.
+    assert facts["experts"].startswith("256 in 58 layers, of which a token takes 8")
+    assert facts["parameters"].startswith("671 billion, of which a token multiplies with 36.6 billion")
+    # A latent of 512 and a rotary key of 64 elements, two bytes each, in 61 layers.
+    assert facts["cache"].startswith(f"{2 * (512 + 64) * 61 / 1000:.1f} kB in bf16")
+    dense = invoke("catalog", "model", "llama-3.1-70b").out
+    assert "64 heads, 8 of keys and values" in dense
+    assert "experts" not in dense
+
+
+@pytest.mark.parametrize("kind", ["systems", "devices", "links", "libraries", "engines", "curves", "sources"])
+@pytest.mark.parametrize("columns", [60, 80])
+def test_no_name_is_broken_in_a_narrow_list(kind: str, columns: int) -> None:
+    names = [entry["name"] for entry in invoke("catalog", kind, "--json").document["entries"]]
+    page = invoke("catalog", kind, columns=columns).out
+    assert max(map(len, page.splitlines())) <= columns
+    words = page.split()
+    for name in names:
+        assert all(word in words for word in name.split() if len(word) <= 40), name

@@ -264,3 +264,9 @@ def test_several_systems_share_a_page(tmp_path: Path) -> None:
     text = report.read_text(encoding="utf-8")
     assert 'id="chart-algorithms-0"' in text
     assert 'id="chart-algorithms-1"' in text
+
+
+def test_a_rule_names_no_algorithm_whose_sizes_another_takes() -> None:
+    page = invoke("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm").out
+    (rule,) = [line for line in page.splitlines() if line.startswith("  vllm 2026")]
+    assert rule.startswith("  vllm 2026: one-shot below 256 KiB, nvls below 64 MiB")

@@ -364,6 +364,44 @@ def test_nodes_of_one_device_have_no_inside_to_compare_with() -> None:
     assert "TP2" in result.out
 
 
+@pytest.mark.parametrize(
+    ("tier", "rate", "doubted"),
+    [("inter_node", "100GB/s", False), ("inter_node", "97GB/s", False), ("inter_node", "140GB/s", True),
+     ("intra_node", "900GB/s", True)],
+)  # fmt: skip
+def test_the_rate_of_a_faster_nic_is_not_taken_for_both_ways(tier: str, rate: str, *, doubted: bool) -> None:
+    setting = f"system.fabric.{tier}.bandwidth_bytes_per_s={rate}"
+    result = invoke("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "16", "--set", setting)
+    assert result.code == 0
+    assert ("looks bidirectional" in result.err) is doubted
+
+
+def test_without_peer_access_the_step_with_it_is_named() -> None:
+    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8")
+    (row,) = invoke(*job, "--p2p", "off", "--json").document["rows"]
+    (plain,) = invoke(*job, "--json").document["rows"]
+    assert row["with_peer_access_s"] == plain["step_s"]
+    assert plain["with_peer_access_s"] is None
+    times = row["step_s"] / plain["step_s"]
+    text = " ".join(invoke(*job, "--p2p", "off").out.split())
+    assert f"this is {times:.2g} times as long" in text
+    assert "With peer access" not in invoke(*job).out
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (("--set", "system.fabric.inter_node=tcp-25g"), ["nhalf whatif --option nic=tcp-25g", "inter_node.latency_s"]),
+        (("--set", "system.fabric.intra_node=nvlink5"), ["nhalf whatif --option nvlink=nvlink5"]),
+        (("--links", str(LOGS.parent / "iperf3" / "iperf3.json")), ["nhalf fit", "-o links.toml"]),
+    ],
+)
+def test_what_is_no_input_or_no_file_of_links_says_what_to_do(flags: tuple[str, ...], parts: list[str]) -> None:
+    message = refused(*QUICK, "--tp", "8", *flags)
+    for part in parts:
+        assert part in message
+
+
 def test_eager_mode_says_who_waits_and_why_its_band_is_wide() -> None:
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--weights", "fp8")
     said = " ".join(invoke(*job, "--mode", "eager").out.split())

@@ -93,7 +93,7 @@ def test_data_parallelism_of_a_dense_model_is_replicas() -> None:
 def test_limits_that_nothing_holds_show_the_nearest_and_leave_with_3() -> None:
     result = invoke(*JOB, "--gpus", "16", "--tpot", "1ms")
     assert result.code == 3
-    assert result.out.startswith("no layout holds 1 ms per token: the nearest is ")
+    assert result.out.startswith("No layout holds 1 ms per token: the nearest is ")
     assert "twice the memory bandwidth" in result.err
     found = invoke(*JOB, "--gpus", "16", "--tpot", "1ms", "--json")
     assert found.code == 3
@@ -194,7 +194,9 @@ def test_a_default_that_systems_do_not_share_says_whose_it_is() -> None:
     assert "  on gb200-nvl72: --gpus 4: a node" in told
     assert "  --engine vllm: the most used" in told
     assert [line.split()[1] for line in told if "--kv" in line] == ["h100-sxm:", "gb200-nvl72:"]
-    assert not any("--gpus" in line for line in invoke(*job, "--gpus", "8").out.splitlines())
+    said = invoke(*job, "--gpus", "8").out.partition("Defaults taken")[2].partition("\nNext\n")[0]
+    assert "--engine" in said
+    assert "--gpus" not in said
 
 
 def test_one_system_that_holds_the_limits_is_an_answer_and_none_is_not() -> None:
@@ -237,6 +239,29 @@ def test_the_front_has_the_chosen_point_and_says_what_it_leaves_out() -> None:
     ]
     assert "*" in marked[0]
     assert f"of {points} points" in text
+
+
+@pytest.mark.parametrize("name", ["meta-llama/Llama-3.1-70B-Instruct", "/models/llama"])
+def test_a_launch_line_keeps_the_name_that_it_was_given(name: str) -> None:
+    line = f"vllm serve {name} --tensor-parallel-size 8"
+    given = ("--launch", line) if name.startswith("meta-llama") else ("llama-3.1-70b", "--launch", line)
+    launch = invoke("plan", *given, "--on", "h100-sxm", "--json").document["launch"]
+    assert all(name in command.split() for command in launch.values())
+
+
+def test_a_mark_is_explained_without_limits_that_nobody_gave() -> None:
+    job = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--gpus", "2")
+    free, bound = invoke(*job).out, invoke(*job, "--tpot", "1s").out
+    assert "? fits only if the driver reports enough memory." in free
+    assert "limits" not in free
+    assert "? holds the limits for one prompt alone" in bound
+
+
+def test_one_layout_that_fits_is_one() -> None:
+    text = " ".join(invoke("plan", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--pp", "1").out.split())
+    assert "and the only layout that fits." in text
+    wide = invoke("plan", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--pp", "1", columns=140).out
+    assert "TTFT: from that of a prompt alone to that of the last when the whole batch arrives at once." in wide
 
 
 def test_every_row_has_the_band_that_decode_states(document: Any) -> None:  # noqa: ANN401

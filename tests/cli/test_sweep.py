@@ -83,7 +83,6 @@ def test_an_axis_that_changes_nothing_is_no_part_of_the_answer(scenario: str) ->
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("--axis", "tp=1,2"), ["no file", "-o sweep.csv"]),
         (("-o", "x.csv"), ["there is no axis"]),
         (("--axis", "tp=1,2", "-o", "x.xls"), [".parquet"]),
         (("--axis", "tp=1,2", "-o", "nowhere/x.csv"), ["check the folder"]),
@@ -217,3 +216,14 @@ def test_an_interrupt_leaves_the_rows_until_then_and_says_where(scenario: str, t
     assert "partial:" in err
     assert "points are in x.csv.part" in err
     assert "Traceback" not in err
+
+
+def test_without_a_file_the_sweep_is_summed_up_and_csv_goes_to_the_output() -> None:
+    job = ("sweep", "llama-3.1-70b", "--on", "h100-sxm", "--axis", "tp=4,8")
+    page = invoke(*job)
+    assert page.code == 0
+    assert "The fastest that fits, by tp" in page.out
+    assert page.out.splitlines()[-1].endswith("-o sweep.csv")
+    table = invoke(*job, "--csv").out
+    assert table.splitlines()[0].startswith("tp,system,")
+    assert table == invoke(*job, "-o", "-").out

@@ -307,3 +307,9 @@ def test_a_formula_that_is_not_the_one_evaluated_is_found() -> None:
 def test_one_wrong_element_of_an_array_is_found() -> None:
     good = number("n", np.array([1.0, 2.0, 3.0]), "a")
     assert audit(replace(good, value=np.array([1.0, 2.0, math.nextafter(3.0, 4.0)]))) == ["n"]
+
+
+def test_a_term_prints_as_one_line() -> None:
+    parts = [leaf(name, "a", {"a": 2.0}) for name in ("first", "second")]
+    assert repr(total("both", *parts)) == "<Term both = 4 s: total of first, second>"
+    assert repr(leaf("many", "a", {"a": np.ones(3)}, unit="bytes")) == "<Term many = array of (3,) bytes>"

@@ -438,12 +438,12 @@ def test_a_sweep_without_small_sizes_is_told_which_to_add() -> None:
     ("tool", "op", "expected"),
     [
         ("NetPIPE", Op.SEND_RECV,
-         "nhalf measure --listen on one host, nhalf measure --connect OTHER_HOST on the other"),
+         "nhalf measure --connect OTHER_HOST  # after nhalf measure --listen there"),
         ("Gloo benchmark", Op.ALL_REDUCE,
          "torchrun --nproc-per-node 4 -m nhalf measure --backend gloo --ops all-reduce --sizes 8B:1GiB"),
         ("IMB", Op.ALL_REDUCE, "mpirun -np 4 IMB-MPI1 Allreduce -npmin 4 -msglog 3:30"),
         ("OSU", Op.BROADCAST, "mpirun -np 4 osu_bcast -m 8:1073741824"),
-        ("UCC perftest", Op.ALL_REDUCE, "the same benchmark (UCC perftest) once more, at these sizes"),
+        ("UCC perftest", Op.ALL_REDUCE, "# the same benchmark (UCC perftest) once more, at these sizes"),
         ("rccl-tests", Op.ALL_REDUCE, "all_reduce_perf -b 8 -e 1G -f 2 -g 4"),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from nhalf import units
 from nhalf.catalog import files, naming, overlay, resolve, schema, stated, store
 from nhalf.citation import Datum
 from nhalf.errors import InputError, did_you_mean
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from nhalf.citation import Kind
     from nhalf.curve import MeasuredCurve
     from nhalf.link import Link
+    from nhalf.transformer import Transformer
 
 KINDS: Final = (*store.KINDS, "hierarchy", "curve", "source")
 """Every kind that can be listed."""
@@ -158,7 +160,36 @@ def _rung(key: str) -> Listed:
 def _model(key: str) -> Listed:
     built, datum = store.transformer(key)
     sizes = f"{built.layer_count} layers of width {built.hidden_size}"
-    return _listed("model", key, sizes, {"transformer.parameters": datum})
+    return _listed("model", key, sizes, {"transformer.parameters": datum}, _dimensions(built))
+
+
+def _dimensions(built: Transformer) -> dict[str, str]:
+    """Return what a step hangs on of a model, in words: width, attention, cache, experts, formats, parameters."""
+    mixture, element = built.mixture, built.kv_dtype
+    found = {
+        "hidden size": f"{built.hidden_size}, vocabulary {built.vocabulary_size}",
+        "attention": "; ".join(
+            f"{part.name} in {part.layer_count} layers, {part.attention.heads} heads"
+            + (f", {kv_heads} of keys and values" if (kv_heads := getattr(part.attention, "kv_heads", 0)) else "")
+            for part in built.cache_parts()
+        ),
+        "cache": f"{units.format_size(built.kv_bytes())} in {element} for each token, on one device",
+    }
+    if mixture is not None:
+        found["experts"] = (
+            f"{mixture.experts} in {mixture.layer_count} layers, of which a token takes {mixture.chosen}, "
+            f"in {mixture.expert_dtype}"
+        )
+    found["weights"] = built.weight_dtype if built.weight_dtype == built.base_dtype else (
+        f"{built.weight_dtype}, what is not quantised in {built.base_dtype}"
+    )  # fmt: skip
+    active = (
+        ""
+        if mixture is None
+        else f", of which a token multiplies with {units.format_number(built.active_parameters / 1e9)} billion"
+    )
+    found["parameters"] = f"{units.format_number(built.parameters / 1e9)} billion{active}"
+    return found
 
 
 def _source(key: str) -> Listed:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading, units
-from nhalf.cli import flags, forms, output, page_file
+from nhalf.cli import flags, following, forms, output, page_file
 from nhalf.decide.purchase import purchase
 from nhalf.errors import InputError
 from nhalf.layout import Layout, check
@@ -125,9 +125,7 @@ def _mix(text: str | None) -> dict[int, float]:
 
 
 def _next(asked: Sequence[Request], batches: tuple[int, ...]) -> str:
-    """Return the command to run next."""
+    """Return the command to run next: the step that is bought for, term by term."""
     degrees = dict.fromkeys(degree for request in asked for degree in request.degrees.tp)
-    systems = ",".join(request.systems[0] for request in asked)
     tp, batch = ",".join(map(str, degrees)), ",".join(map(str, batches))
-    weights = f" --weights {asked[0].weights}" if asked[0].weights else ""
-    return f"nhalf decode {asked[0].model} --on {systems} --tp {tp} --batch {batch}{weights} --explain"
+    return following.command("decode", {"--tp": tp, "--batch": batch, "--explain": True})

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from nhalf.cli import flags, forms, output
-from nhalf.loading.case_defaults import typed
+from nhalf.cli import flags, following, forms, output
 from nhalf.loading.case_options import options
 from nhalf.loading.files import write_text
 from nhalf.report import calibrate as report
@@ -72,7 +71,6 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
         doubts=doubts,
         engine=", ".join(engines),
         path=" ".join(bench),
-        arguments=typed(bench, chosen.options.defaults),
     )
     if target:
         text = report.stack_file(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat())
@@ -80,5 +78,15 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     if forms.write(lambda: report.document(found), "constants"):
         return
     canvas = output.canvas()
-    report.write(found, canvas, output=target)
+    report.write(found, canvas, next_command=_next(bench, target, worse=found.fit.worse))
     output.write(canvas.text)
+
+
+def _next(bench: tuple[str, ...], target: str | None, *, worse: bool) -> str:
+    """Return the command to run next; a refit that is worse than what all stacks say is not offered."""
+    if worse:
+        plain = following.command("validate", {"cases": bench})
+        return f"{plain}  # without --stack: the constants of all stacks predict these runs better"
+    if target:
+        return following.command("validate", {"cases": bench, "--stack": target})
+    return following.command("calibrate", {"--output": "my-stack.toml"})

@@ -8,7 +8,7 @@ import click
 
 from nhalf import units
 from nhalf.catalog import store
-from nhalf.cli import forms, output, page_file
+from nhalf.cli import following, forms, output, page_file
 from nhalf.cli.quantities import WithQuantities
 from nhalf.loading.collective import SIZES, Asked, load
 from nhalf.report import collective as report
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--ranks", metavar="K", help="Ranks of the group.")
 @click.option("--on", "system", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue, instead of a bare link.")
 @click.option("--sizes", metavar="A:B", help=f"Sizes with units: A:B doubles, A:B:x4, or a list.  [default: {SIZES}]")
-@click.option("--library", metavar="NAME", help="Communication library.  [default: vllm]")
+@click.option("--library", metavar="NAME", help="Communication library; `nhalf catalog libraries`.  [default: vllm]")
 @click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph]")
 @click.option("--has", metavar="LIST", help="What the machine has beyond its links: nvls, sharp, torus.")
 @click.option("--reduce-at", metavar="RATE", help="Charge arithmetic at this rate: 1TB/s.  [default: hidden]")
@@ -54,7 +54,7 @@ def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str,
     if forms.write(lambda: document(found), "rows"):
         return
     canvas = output.canvas()
-    report.write(found, canvas)
+    report.write(found, canvas, next_command=_next(str(asked[0].system) if found.question.library else ""))
     output.write(canvas.text)
 
 
@@ -66,5 +66,13 @@ def _several(answers: Sequence[tuple[str, report.Answer]], pages: tuple[str, ...
     if forms.write(lambda: several.document(answers), "rows"):
         return
     canvas = output.canvas()
-    several.write(answers, canvas)
+    alone = following.command("collective", {"--on": answers[0][0]})
+    several.write(answers, canvas, next_command=f"{alone}  # every algorithm and its sources")
     output.write(canvas.text)
+
+
+def _next(system: str) -> str:
+    """Return the command to run next: where a model's collectives turn, on the system or, for a bare link, on one."""
+    if not system:
+        return "nhalf crossover llama-3.1-70b --on h100-sxm"
+    return following.command("crossover", {"model": "llama-3.1-70b", "--on": system})

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading, units
-from nhalf.cli import decode_options, flags, forms, next_decode, output, page_file
+from nhalf.cli import decode_options, flags, following, forms, output, page_file
 from nhalf.decide.comparison import compare
 from nhalf.errors import InputError
 from nhalf.loading.degrees import FLAGS, Degrees
 from nhalf.loading.files import write_text
+from nhalf.loading.request import TEXTS
 from nhalf.loading.scenario_file import is_request, read_request, write_request
 from nhalf.report import decode as report
 from nhalf.report import explain as tree
@@ -39,15 +40,15 @@ if TYPE_CHECKING:
 @click.option("--context", metavar="N", help="Tokens in the cache of each sequence.  [default: 1024]")
 @click.option("--isl", metavar="N", help="Prompt tokens, with --osl: adds the prefills of arriving requests.")
 @click.option("--osl", metavar="N", help="Output tokens, with --isl.")
-@click.option("--weights", metavar="DTYPE", help="bf16, fp8, ...  [default: as the config says]")
+@click.option("--weights", metavar="DTYPE", help="bf16, fp8, int8, int4, nvfp4, mxfp4.  [default: the config's]")
 @click.option("--kv", metavar="DTYPE", help="Cache dtype: bf16, fp8.  [default: as the config says]")
 @click.option("--engine", metavar="NAME", help="vllm, sglang, trtllm.  [default: vllm]")
-@click.option("--library", metavar="NAME", help="Communication library.  [default: the engine's]")
+@click.option("--library", metavar="NAME", help=flags.LIBRARY)
 @click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: the engine's own]")
 @click.option("--stack", metavar="FILE", help="Constants of nhalf calibrate, or `priors`.  [default: the calibrated]")
 @click.option("--anchor", "anchors", multiple=True, metavar="POINT", help="A measured step: 'tp=8,batch=16: 9.8ms'.")
 @click.option("--links", metavar="FILE", help="Links of the tiers, as `nhalf fit -o FILE` writes them.")
-@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change any input; may be repeated.")
+@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help=flags.SET)
 @decode_options.options
 @click.option("--explain", is_flag=True, help="Print the whole term tree of each row.")
 @click.option("--save", metavar="FILE", help="Write the request as a scenario file.")
@@ -69,7 +70,8 @@ def decode(
         output.warn(warning)
     launched = request.mode is not None and "mode" not in request.assumed
     scenarios = _anchored(loaded.scenarios, anchors)
-    comparison = compare(scenarios, cache_link=loaded.cache_link, launched=launched)
+    peers = () if anchors else loading.with_peers(request)
+    comparison = compare(scenarios, cache_link=loaded.cache_link, launched=launched, with_peers=peers)
     if not forms.write(lambda: document(comparison, loaded.defaults, loaded.warnings), "rows"):
         canvas = output.canvas()
         report.write(comparison, loaded.defaults, canvas, next_command=_next(request))
@@ -132,7 +134,7 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
     asked: dict[str, Any] = {
         field: units.parse_count(str(given[flag]), where=f"--{flag}") for flag, field in counts.items() if flag in given
     }
-    asked |= {key: str(given[key]) for key in next_decode.NAMES if key in given}
+    asked |= {key: str(given[key]) for key in TEXTS if key in given}
     if "systems" in given:
         asked["systems"] = flags.names(str(given["systems"]), "on")
     if "batch" in given:
@@ -142,7 +144,7 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _next(request: loading.Request) -> str:
-    """Return the command to run next: the same question at three batches, or why the numbers are what they are."""
+    """Return the command to run next: the same question at three batches, or each term of it."""
     if request.batches is not None and len(request.batches) > 1:
-        return "add --explain for every term, or --set path=value to ask what if"
-    return next_decode.command(request, batches="1,16,128")
+        return following.command("decode", {"--explain": True})
+    return following.command("decode", {"--batch": "1,16,128"})

@@ -65,9 +65,3 @@ def updated(request: Request | None, given: Mapping[str, Any]) -> Options:
         A flag is not possible.
     """
     return (Options() if request is None else request.options).updated(asked(given))
-
-
-def shown(chosen: Options) -> list[str]:
-    """Return the flags that give some options."""
-    flags = {f"--{name.replace('_', '-')}": value for name, value in chosen.given.items()}
-    return [flag if value is True else f"{flag} {value}" for flag, value in flags.items()]

@@ -6,12 +6,12 @@ import datetime as dt
 import gc
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nhalf import units
-from nhalf.cli import forms, output, page_file
+from nhalf.cli import following, forms, output, page_file
 from nhalf.errors import InputError, NoAnswerError, WeakEvidenceError
 from nhalf.evidence import gate
 from nhalf.evidence.comparison import compare
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from nhalf.evidence.marks import Mark
 
 _COUNTS = ("ranks", "nodes")
+_MARKED = {"--model": "llama-3.1-70b"}
+"""The model whose messages are marked on the curve by the next command, where none is."""
 
 
 @click.command()
@@ -37,7 +39,12 @@ _COUNTS = ("ranks", "nodes")
 @click.option("--ranks", metavar="K", help="The ranks, where a log does not say.")
 @click.option("--nodes", metavar="N", help="The nodes, where a log does not say.")
 @click.option("--mode", metavar="MODE", help="graph, eager or host, where a log does not say.")
-@click.option("--format", "format_", metavar="NAME", help="The format of the logs.  [default: by content]")
+@click.option(
+    "--format",
+    "format_",
+    metavar="NAME",
+    help="nccl-tests, osu, perftest, csv, ...; `--format list` names all.  [default: by content]",
+)
 @click.option("--on", "system", metavar="SYSTEM", help="What the ranks ran on: compares with its link.")
 @click.option("--model", metavar="MODEL", help="Mark this model's decode messages on the curve.")
 @click.option("--batch", default="1,8,64", show_default=True, metavar="LIST", help="The batches to mark.")
@@ -66,7 +73,8 @@ def fit(
     links = [file for file in files if not page_file.is_page(file)]
     answer = report.Answer(
         fit=found, marks=marks, mark_doubts=doubts, comparison=compared, tripped=tripped,
-        links=links[0] if links else "", **({"model": model} if model else {}),
+        links=links[0] if links else "", again=following.command("fit", None if model else _MARKED),
+        **_step(model, flags["system"]),
     )  # fmt: skip
     if not forms.write(lambda: report.document(answer), "fits"):
         canvas = output.canvas()
@@ -94,6 +102,16 @@ def fit(
         raise WeakEvidenceError(
             f"neither a latency nor a bandwidth: {refusal}", where=", ".join(logs), do="run the command above"
         )
+
+
+def _step(model: str | None, system: str | None) -> dict[str, Any]:
+    """Return which step a link is used for, as far as the flags say."""
+    found: dict[str, Any] = {"model": model} if model else {}
+    if system:
+        from nhalf.catalog import store
+
+        found |= {"system": system, "devices_per_node": store.system(system)[0].fabric.devices_per_node}
+    return found
 
 
 def _unread(refused: list[InputError]) -> InputError:

@@ -12,6 +12,7 @@ from nhalf import loading, units
 from nhalf.cli import decode_options
 from nhalf.errors import InputError
 from nhalf.loading.degrees import FLAGS, Degrees
+from nhalf.loading.request import TEXTS
 from nhalf.loading.scenario_file import is_request, read_request
 
 if TYPE_CHECKING:
@@ -26,17 +27,21 @@ _LENGTHS: Final = (
     click.option("--isl", metavar="N", help="Prompt tokens, with --osl: adds the prefills of arriving requests."),
     click.option("--osl", metavar="N", help="Output tokens, with --isl."),
 )
+LIBRARY: Final = "Communication library: vllm, nccl, ...; `nhalf catalog libraries`.  [default: the engine's]"
+SET: Final = (
+    "Change any input; may be repeated. `nhalf catalog system SYSTEM` and `nhalf catalog engine ENGINE` list the paths."
+)
 WORKLOAD: Final = (
     click.option("--weights", metavar="DTYPE", help="bf16, fp8, int8, int4, nvfp4, mxfp4.  [default: the config's]"),
     click.option("--kv", metavar="DTYPE", help="Cache dtype: bf16, fp8.  [default: as the config says]"),
     click.option("--engine", metavar="NAME", help="vllm, sglang, trtllm.  [default: vllm]"),
-    click.option("--library", metavar="NAME", help="Communication library.  [default: the engine's]"),
+    click.option("--library", metavar="NAME", help=LIBRARY),
     click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph]"),
     click.option(
         "--stack", metavar="FILE", help="Constants of nhalf calibrate, or `priors`.  [default: the calibrated]"
     ),
     click.option("--links", metavar="FILE", help="Links of the tiers, as `nhalf fit -o FILE` writes them."),
-    click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change any input; may be repeated."),
+    click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help=SET),
 )
 """The flags of number formats, the stack and the inputs."""
 _FORMATS: Final = (
@@ -88,11 +93,7 @@ def request(
     """
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     not_empty({"on": systems, "batch": batches, **given})
-    fields: dict[str, Any] = {
-        name: str(given[name])
-        for name in ("weights", "kv", "engine", "library", "mode", "stack", "links")
-        if name in given
-    }
+    fields: dict[str, Any] = {name: str(given[name]) for name in TEXTS if name in given}
     for flag, name in (("context", "context"), ("isl", "prompt"), ("osl", "output")):
         if flag in given:
             fields[name] = units.parse_count(str(given[flag]), where=f"--{flag}")

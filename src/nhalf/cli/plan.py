@@ -9,7 +9,7 @@ import click
 
 from nhalf import loading, units
 from nhalf.catalog import files
-from nhalf.cli import flags, forms, next_decode, output, page_file, plan_options
+from nhalf.cli import flags, forms, output, page_file, plan_next, plan_options
 from nhalf.decide.candidates import GOALS, Wish
 from nhalf.decide.layouts import name
 from nhalf.decide.nearest import nearest
@@ -17,7 +17,7 @@ from nhalf.decide.search import search
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.layout import check
 from nhalf.loading import launch, switches
-from nhalf.loading.degrees import FLAGS, Degrees
+from nhalf.loading.degrees import FIELDS, FLAGS, Degrees
 from nhalf.loading.options import Options
 from nhalf.loading.planning import OUTPUT, PROMPT, wish
 from nhalf.report import plan as report
@@ -28,7 +28,6 @@ from nhalf.report.plan_words import require_answer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.decide.search import Plan
     from nhalf.loading import Default, Request
     from nhalf.loading.launch import Launched
     from nhalf.report.page import Page
@@ -36,10 +35,6 @@ if TYPE_CHECKING:
     from nhalf.scenario import Scenario
 
 MOST = 4096
-_FIELDS = {
-    "tp": "tensor_parallel", "pp": "pipeline_parallel", "ep": "expert_parallel", "attention_dp": "attention_dp",
-    "cp": "context_parallel",
-}  # fmt: skip
 
 
 @click.command()
@@ -94,7 +89,11 @@ def _write(plans: Sequence[Named], given: dict[str, Any]) -> None:
     if alone:
         report.write(found, asked, canvas)
     else:
-        several.write(plans, canvas)
+        several.write(
+            plans,
+            canvas,
+            next_command=plan_next.alone(plans, _prices(given["price"], [system for system, _, _ in plans])),
+        )
     output.write(canvas.text)
 
 
@@ -149,8 +148,8 @@ def _planned(request: Request, given: dict[str, Any], launched: Launched | None,
         defaults=taken,
         warnings=[*loaded.warnings, *(f"--launch: {note}" for note in (launched.notes if launched else ()))],
         launched=launched,
-        served_model=_served(base.transformer.name, request),
-        next_command=_next(found, request, skew.skew),
+        served_model=_served(base.transformer.name, request, launched),
+        next_command=plan_next.decoding(found, request, skew.skew),
         suggestion=lambda: _suggestion(base, count, wanted),
     )
     return base.system.name, found, asked
@@ -249,14 +248,18 @@ def _wish(given: dict[str, Any]) -> Wish:
         wish(limits),
         goal=given["goal"],
         pools=given["pools"],
-        degrees={_FIELDS[name]: values for name, values in chosen.items()},
+        degrees={FIELDS[name]: values for name, values in chosen.items()},
         batches=flags.counts(given["batch"], "batch") if given["batch"] else None,
         exchanges=(options.exchange,) if options.exchange else ("all-gather", "all-to-all"),  # type: ignore[arg-type]
     )
 
 
-def _served(model: str, request: Request) -> str:
-    """Return the name by which engines know a model: its first name on Hugging Face, or what was given."""
+def _served(model: str, request: Request, launched: Launched | None) -> str:
+    """Return the name by which engines know a model: the user's own, else its first on Hugging Face, else what is."""
+    if launched is not None and launched.model is not None:
+        return launched.model
+    if "/" in request.model:
+        return request.model
     names = files.aliases().get("model", {}).get(model, ())
     return next((alias for alias in names if "/" in alias), request.model)
 
@@ -283,17 +286,3 @@ def _with_experts(base: Scenario, asked: Options) -> Scenario:
     if asked.skew is not None and base.transformer.mixture is None:
         raise InputError(f"{base.transformer.name} has no experts", where="--skew", do="leave it out")
     return base
-
-
-def _next(found: Plan, request: Request, skew: float | None) -> str:
-    """Return the command to run next: the chosen layout, term by term."""
-    row = found.chosen or found.nearest
-    if row is None:
-        return "nhalf catalog systems"
-    layout = row.layout
-    degrees = Degrees(**{flag: (getattr(layout, field),) for flag, field in _FIELDS.items()})
-    # The exchange that a plan was narrowed to is one of its wish; that of the row says it for both.
-    sends = layout.routed_exchange == "all-to-all"
-    options = replace(request.options, exchange="all-to-all" if sends else None, skew=skew if sends else None)
-    asked = replace(request, degrees=degrees, options=options)
-    return f"{next_decode.command(asked, batches=str(row.batch))} --explain"

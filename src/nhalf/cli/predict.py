@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
-from nhalf.cli import flags, forms, output
+from nhalf.cli import flags, following, forms, output
 from nhalf.loading.case_options import options
 from nhalf.loading.files import write_text
 from nhalf.report import predict as report
@@ -46,7 +47,9 @@ def predict(cases: str, target: str | None, stack: str | None, **defaults: str |
         return
     if target:
         canvas = output.canvas()
-        report.write(found, canvas, output=target)
+        measured = "tpot_s" in found.cases.table.header
+        read = f"head {shlex.quote(target)}  # its column predicted_tpot_s"
+        report.write(found, canvas, next_command=following.command("validate") if measured else read)
         output.write(canvas.text)
     else:
         output.write(report.table(found))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading, units
-from nhalf.cli import forms, output
+from nhalf.cli import following, forms, output
+from nhalf.cli.flags import LIBRARY
 from nhalf.cli.simulate import count, needed
 from nhalf.cli.simulate_progress import Progress
 from nhalf.decide import instead, pacing
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--weights", metavar="DTYPE", help="bf16, fp8, int8, int4, nvfp4, mxfp4.  [default: the config's]")
 @click.option("--kv", metavar="DTYPE", help="Cache dtype: bf16, fp8.  [default: as the config says]")
 @click.option("--engine", metavar="NAME", help="vllm, sglang, trtllm.  [default: vllm]")
-@click.option("--library", metavar="NAME", help="Communication library.  [default: the engine's]")
+@click.option("--library", metavar="NAME", help=LIBRARY)
 @click.option("--mode", metavar="MODE", help="graph, eager or host.  [default: graph]")
 @click.option("--tokens", metavar="N", help="Decode steps.  [default: 200]")
 @click.option(
@@ -50,13 +51,13 @@ def decode(model: str, **flags: Any) -> None:  # noqa: ANN401  click's values
     study = _read(model, flags)
     paces, interrupted = study.play()
     if paces:
-        _print(study, paces, interrupted, _next(model, flags))
+        _print(study, paces, interrupted, _next(flags))
     if interrupted:
         output.warn(f"partial: {interrupted}; {len(paces)} of {1 + len(study.groups)} runs are shown")
         raise click.Abort
 
 
-def _print(study: _Study, paces: list[pacing.Pace], partial: str, next_command: str) -> None:
+def _print(study: _Study, paces: list[pacing.Pace], partial: str, next_commands: tuple[str, ...]) -> None:
     """Print the answer."""
     made, tokens = study.made, study.tokens
     if forms.write(lambda: report.document(made, paces, tokens=tokens, partial=partial), "runs"):
@@ -64,8 +65,7 @@ def _print(study: _Study, paces: list[pacing.Pace], partial: str, next_command: 
     canvas = output.canvas()
     slow = [one.text for group in study.groups[: len(paces) - 1] for one in group if one.what == "slow"]
     report.write(made, paces, canvas, tokens=tokens, slow=list(dict.fromkeys(slow)), partial=partial)
-    canvas.heading("Next")
-    canvas.paragraph(f"  {next_command}", indent="    ")
+    canvas.following(*next_commands)
     output.write(canvas.text)
 
 
@@ -155,9 +155,10 @@ def _tokens(flags: dict[str, Any], ranks: int) -> int:
     return tokens
 
 
-def _next(model: str, flags: dict[str, Any]) -> str:
-    """Return the command to run next."""
-    if not flags["stragglers"]:
-        jitter = "" if flags["jitter"] else " or --jitter 2us"
-        return f"add --straggler 'rank 1: 1.15x' or --straggler 'rank 1: link 8x 5%'{jitter}"
-    return f"nhalf decode {model} --on {flags['system']} --tp {flags['tp']} for the undisturbed step, term by term"
+def _next(flags: dict[str, Any]) -> tuple[str, ...]:
+    """Return the commands to run next."""
+    if flags["stragglers"]:
+        return (following.command("decode", {"--tp": flags["tp"], "--explain": True}) + "  # the undisturbed step",)
+    stragglers = [{"--straggler": "rank 1: 1.15x"}, {"--straggler": "rank 1: link 8x 5%"}]
+    jitters = [] if flags["jitter"] else [{"--jitter": "2us"}]
+    return tuple(following.command("simulate decode", changed) for changed in [*stragglers, *jitters])

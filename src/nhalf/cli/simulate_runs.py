@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import units
-from nhalf.cli import forms, output, simulate_flags
+from nhalf.cli import following, forms, output, simulate_flags
 from nhalf.cli import simulate_reading as reading
 from nhalf.cli.simulate import count, needed
 from nhalf.cli.simulate_progress import Progress
@@ -109,7 +109,7 @@ class Session:
         if forms.write(lambda: report.document(outcomes, where=self.words, partial=partial), "runs"):
             return
         canvas = output.canvas()
-        report.write(outcomes, canvas, where=self.words, next_command=self._next())
+        report.write(outcomes, canvas, where=self.words, next_commands=self._next())
         output.write(canvas.text)
 
     def show_draws(self) -> None:
@@ -145,7 +145,7 @@ class Session:
         canvas = output.canvas()
         task = f"{report.task(self.programs[0])}, {self.words}"
         ports = self.conditions.ports
-        draws_report.write(spreads, canvas, task=task, skew=skew, ports=ports, next_command=self._next())
+        draws_report.write(spreads, canvas, task=task, skew=skew, ports=ports, next_commands=self._next())
         output.write(canvas.text)
 
     def _drawn(self, program: Program, starts: Array, progress: Progress) -> Run:
@@ -153,19 +153,23 @@ class Session:
         conditions = replace(self.conditions, starts_s=starts)
         return run(program, self.machine.network, conditions, progress=progress.advance)
 
-    def _next(self) -> str:
-        """Return the command to try next."""
-        if self.skew is None and self.conditions.starts_s is None:
-            return "add --straggler 'rank 1: 20us', or --draws 10000 --skew exponential:10us"
+    def _next(self) -> tuple[str, ...]:
+        """Return the commands to try next."""
+        return tuple(following.command("simulate", changed) for changed in self._changes())
+
+    def _changes(self) -> list[dict[str, object]]:
+        """Return what to change of the command line, each in a command of its own."""
+        fair: list[dict[str, object]] = []
+        if self.conditions.ports != "fair":
+            fair.append({"--ports": "fair"})
+        late: dict[str, object] = {"--straggler": "rank 1: 20us"}
         if self.skew is not None:
-            op = self.programs[0].op
-            several = not self.flags["algorithm"] and len(programs.PROGRAMS.get(op, ())) > 1
-            every = "--algorithm all, or " if several else ""
-            if self.conditions.ports == "fair":
-                return f"add {every}--straggler 'rank 1: 20us' for one rank that is always late"
-            return f"add {every}--ports fair for ports that all messages share"
-        fair = "" if self.conditions.ports == "fair" else ", or --ports fair for shared links"
-        return f"add --timeline out.json and open it in Perfetto{fair}"
+            several = not self.flags["algorithm"] and len(programs.PROGRAMS.get(self.programs[0].op, ())) > 1
+            every: list[dict[str, object]] = [{"--algorithm": "all"}] if several else []
+            return [*every, *(fair or [late])]
+        if self.conditions.starts_s is not None:
+            return [{"--timeline": "out.json"}, *fair]
+        return [late, {"--draws": 10_000, "--skew": "exponential:10us"}]
 
 
 def _spreads(document: dict[str, Any]) -> list[dict[str, Any]]:

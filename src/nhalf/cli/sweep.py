@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import sys
 import time
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import units
-from nhalf.cli import flags, forms, output, page_file
+from nhalf.cli import flags, following, forms, output, page_file
 from nhalf.decide import farm
 from nhalf.decide.grid import TASK_POINTS, Tally
 from nhalf.errors import InputError
@@ -41,7 +42,8 @@ _ROW_BYTES = {False: 200, True: 50}  # of a row of text and of Parquet, at least
     "files",
     multiple=True,
     metavar="FILE",
-    help="A .csv, .json or .parquet file, - for CSV on the output, a page (report.html) or a figure (.svg, .png).",
+    help="Every row: a .csv, .json or .parquet file, - for CSV on the output; or a page (report.html), a figure (.svg, "
+    ".png).  [default: what they say as a whole]",
 )
 @click.option("--workers", metavar="N", type=click.IntRange(min=1), default=1, help="Processes of this machine.")
 @click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler: tcp://host:8786.")
@@ -83,27 +85,36 @@ def sweep(model: str, systems: str | None, texts: tuple[str, ...], files: tuple[
     progress.end()
     if file != "-" and not forms.write(lambda: report.document(grid, tally, file), "best_by_first_axis"):
         canvas = output.canvas()
-        report.write(grid, tally, loaded.defaults, canvas, file=file)
+        report.write(grid, tally, loaded.defaults, canvas, next_command=_next(file))
         output.write(canvas.text)
     page_file.write(pages, lambda: _page(loaded, tally))
 
 
+def _next(file: str) -> str:
+    """Return the command to run next: what reads the file, or writes one."""
+    kind = file.rpartition(".")[2].lower()
+    if kind == "parquet":
+        return f'python -c "import polars; print(polars.read_parquet({file!r}))"'
+    return f"head {shlex.quote(file)}" if file else following.command("sweep", {"--output": "sweep.csv"})
+
+
 def _files(files: tuple[str, ...]) -> tuple[list[str], str]:
-    """Return the pages that are asked for, and the file of the table, empty where only pages are.
+    """Return the pages that are asked for, and the file of the table, empty where none is.
+
+    With --csv and no file the table goes to the output, as with `-o -`.
 
     Raises
     ------
     InputError
-        There is no file, or more than one table.
+        There is more than one table.
     """
     pages = [file for file in files if page_file.is_page(file)]
     tables = [file for file in files if file not in pages]
-    if not files:
-        raise InputError("there is no file to write to", where="-o", do="add -o sweep.csv (.json, .parquet), or -o -")
     if len(tables) > 1:
         raise InputError("a sweep is written to one table", where="-o", allowed="one table, and pages beside it")
     page_file.check(pages)
-    return pages, tables[0] if tables else ""
+    alone = "-" if not files and forms.asked() == "csv" else ""
+    return pages, tables[0] if tables else alone
 
 
 def _check_room(path: Path, points: int) -> None:
@@ -150,7 +161,7 @@ def _answers(grid: Grid, given: dict[str, Any]) -> Generator[farm.Answered, None
 
 
 class _Nothing:
-    """No table: only pages were asked for."""
+    """No table: only a page, or what the points say as a whole, was asked for."""
 
     def write(self, columns: dict[str, Any]) -> None:
         """Write nothing."""

@@ -32,7 +32,8 @@ def topo(source: str, system: str | None, pcie: int | None, save: str | None) ->
     Each cell becomes a link under nvidia-smi's letters, and the weakest edge of the ring of GPUs is named.
     """
     if save and not system:
-        raise InputError("--save is given without --on", where="--save", allowed="--on SYSTEM: what the rest is like")
+        do = "add --on SYSTEM: the system of the catalogue that the rest of yours is like"
+        raise InputError("--save is given without --on", where="--save", do=do)
     stdin = source == "-"
     log = Source(name="stdin", content=sys.stdin.buffer.read()) if stdin else Source(name=source, path=Path(source))
     text = "\n".join(line.text.rstrip("\n") for line in log.lines())

@@ -13,7 +13,7 @@ import click
 from nhalf import units
 from nhalf.catalog import build, reading, stated, store
 from nhalf.catalog import files as catalogue
-from nhalf.cli import forms, output
+from nhalf.cli import following, forms, output
 from nhalf.collective import Op
 from nhalf.decide.observed import fit_of
 from nhalf.errors import InputError, WeakEvidenceError
@@ -84,8 +84,8 @@ def trace(  # noqa: PLR0917  one parameter per option
     fit = fit_of(result)
     if not forms.write(lambda: document(result, fit), "collectives"):
         canvas = output.canvas()
-        after = _next(files, result, links=bool(links), batch=bool(batch), outputs=outputs)
-        report.write(result, canvas, next_command=after, fit=fit)
+        after = _next(result, links=bool(links), batch=bool(batch), outputs=outputs)
+        report.write(result, canvas, next_commands=after, fit=fit)
         output.write(canvas.text)
     _write(result, outputs)
 
@@ -204,16 +204,18 @@ def _links_of(result: Study) -> list[str]:
     """Return how the links of a run become known: invented ones, or another machine's, would price another run."""
     if any(row.kind.family == "gloo" for row in result.rows):
         return ["nhalf measure --backend gloo -o run.json", "nhalf fit run.json -o links.toml"]
-    return ["nhalf fit LOG_OF_NCCL_TESTS -o links.toml"]
+    return ["nhalf fit nccl-tests.log -o links.toml  # the log of nccl-tests on these ranks"]
 
 
-def _next(files: tuple[str, ...], result: Study, *, links: bool, batch: bool, outputs: tuple[str, ...]) -> str:
-    """Return the command to run next."""
-    names = " ".join(files) if len(files) <= _TWO else f"{files[0]} ..."
+def _next(result: Study, *, links: bool, batch: bool, outputs: tuple[str, ...]) -> list[str]:
+    """Return the commands to run next, or what they lack."""
     if not result.timeline.waits_known or not result.timeline.meetings.whole:
-        return f"nhalf trace {names} and the other ranks' files"
+        return ["# the same, and the other ranks' files"]
     if any(row.kind.size_bytes is None for row in result.rows) and not batch:
-        return f"nhalf trace {names} --model config.json --batch N"
+        sized = following.command("trace", {"--model": "config.json", "--batch": 8})
+        return [f"{sized}  # with your model and batch"]
     if not links and any(row.line is None for row in result.rows):
-        return "\n  ".join([*_links_of(result), f"nhalf trace {names} --links links.toml"])
-    return f"nhalf trace {names} -o report.html -o tracks.json" if not outputs else "nhalf trace --diff BEFORE AFTER"
+        return [*_links_of(result), following.command("trace", {"--links": "links.toml"})]
+    if not outputs:
+        return [following.command("trace", {"--output": ("report.html", "tracks.json")})]
+    return ["# to compare two runs: nhalf trace --diff BEFORE AFTER"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 import numpy as np
 
-from nhalf.cli import forms, output
+from nhalf.cli import following, forms, output
 from nhalf.errors import InputError
-from nhalf.loading.case_defaults import typed
 from nhalf.loading.case_options import options
 from nhalf.report import validate as report
 from nhalf.report.words import counted
@@ -78,7 +77,9 @@ def validate(
     found = compare(predicted, times, scored)
     if not forms.write(lambda: report.document(found, doubts), "groups"):
         canvas = output.canvas()
-        report.write(found, doubts, canvas, arguments=typed(cases or ("bench.csv",), chosen.options.defaults))
+        yours = "" if cases else "  # with runs of your own in bench.csv"
+        refit = following.command("calibrate", {"bench": cases or ("bench.csv",), "--output": "my-stack.toml"})
+        report.write(found, doubts, canvas, next_command=f"{refit}{yours}")
         output.write(canvas.text)
     require_scored(found, where=table.path)
     require(limits, found.overall)

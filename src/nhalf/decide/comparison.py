@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from nhalf.breakdown import Term
@@ -42,6 +43,8 @@ class Row:
     fits: Fit
     elasticities: dict[str, float]
     transfer: Term | None = None
+    peers_s: float | None = None
+    """The time [s] of the same step where devices of a node reach each other directly, where they do not here."""
 
     @property
     def step_s(self) -> float:
@@ -193,15 +196,22 @@ class Comparison:
             )
 
 
-def compare(scenarios: Sequence[Scenario], *, cache_link: Link | None = None, launched: bool = False) -> Comparison:
+def compare(
+    scenarios: Sequence[Scenario],
+    *,
+    cache_link: Link | None = None,
+    launched: bool = False,
+    with_peers: Sequence[Scenario] = (),
+) -> Comparison:
     """Return the answer to several scenarios, grouped by system and batch in the order given.
 
-    `cache_link` carries the cache of a prefill to where it is decoded; `launched` asks what CUDA graphs save.
+    `cache_link` carries the cache of a prefill to where it is decoded; `launched` asks what CUDA graphs save;
+    `with_peers` are the same scenarios with peer access, where these have none.
     """
     groups: dict[tuple[str, float], list[Row]] = {}
-    for scenario in scenarios:
+    for scenario, direct in zip_longest(scenarios, with_peers):
         key = (scenario.system.name, float(scenario.workload.batch))
-        groups.setdefault(key, []).append(_row(scenario, cache_link))
+        groups.setdefault(key, []).append(_row(scenario, cache_link, direct))
     panels = tuple(_panel(system, batch, rows, launched=launched) for (system, batch), rows in groups.items())
     found: dict[tuple[str, int], Crossover] = {}
     for panel in panels:
@@ -217,7 +227,7 @@ def _running(scenario: Scenario) -> float:
     return float(found.value if isinstance(found, Term) else found)
 
 
-def _row(scenario: Scenario, cache_link: Link | None) -> Row:
+def _row(scenario: Scenario, cache_link: Link | None, direct: Scenario | None) -> Row:
     """Return the answer to one scenario.
 
     Where requests queue for room in the cache, what must fit is one of them on each rank.
@@ -235,6 +245,7 @@ def _row(scenario: Scenario, cache_link: Link | None) -> Row:
         fits=fits(least),
         elasticities=elasticities(scenario),
         transfer=None if cache_link is None else kv_transfer(scenario, cache_link),
+        peers_s=None if direct is None else float(predicted(direct).value),
     )
 
 

@@ -44,7 +44,7 @@ def advise(fit: CurveFit) -> Advice | None:
         return Advice(
             sizes_bytes=(),
             why="no size is printed: sweep the message and say its bytes, in a CSV of op, ranks, size_bytes, seconds",
-            command=f"the same benchmark ({fit.series.tool}) at several sizes",
+            command=f"# the same benchmark ({fit.series.tool}) at several sizes",
         )
     smallest = float(sizes[0]) if len(sizes) else LARGEST
     largest = float(sizes[-1]) if len(sizes) else SMALLEST

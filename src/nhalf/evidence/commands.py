@@ -45,7 +45,10 @@ def of_own_test(key: SeriesKey) -> bool:
 
 
 def command(series: Series, smallest: float = SMALLEST, largest: float = LARGEST, *, ranks: int | None = None) -> str:
-    """Return the command that sweeps `smallest` to `largest` [bytes] over the path that a series was measured on."""
+    """Return the command that sweeps `smallest` to `largest` [bytes] over the path that a series was measured on.
+
+    What stands behind `  # ` in it, or all of it where it begins with `# `, is a remark.
+    """
     key, tool = series.key, series.tool.casefold()
     count, op = ranks or key.ranks or 8, key.op or Op.ALL_REDUCE
     if found := _by_nhalf(tool, op, smallest, largest, count):
@@ -53,9 +56,9 @@ def command(series: Series, smallest: float = SMALLEST, largest: float = LARGEST
     if found := _by_mpi(tool, op, smallest, largest, key.ranks or (2 if tool == "osu" else count)):
         return found
     if tool.startswith("perftest"):
-        return "ib_write_lat -a on one host, ib_write_lat -a OTHER_HOST on the other; ib_write_bw -a for the bandwidth"
+        return "ib_write_lat -a OTHER_HOST  # after ib_write_lat -a there; the bandwidth: ib_write_bw"
     if of_own_test(key) or tool in _OF_OTHER_LIBRARIES:
-        return f"the same benchmark ({series.tool or key.test}) once more, at these sizes"
+        return f"# the same benchmark ({series.tool or key.test}) once more, at these sizes"
     return _nccl(op, smallest, largest, count, nodes=key.nodes or 1)
 
 
@@ -65,7 +68,7 @@ def _by_nhalf(tool: str, op: Op, smallest: float, largest: float, ranks: int) ->
     if tool in _OF_SOCKETS:
         # The sizes that are taken without the flag reach the ceiling of a socket.
         told = f" {sizes}" if largest < LARGEST else ""
-        return f"nhalf measure --listen on one host, nhalf measure --connect OTHER_HOST{told} on the other"
+        return f"nhalf measure --connect OTHER_HOST{told}  # after nhalf measure --listen there"
     if tool.startswith("gloo"):
         return f"torchrun --nproc-per-node {ranks} -m nhalf measure --backend gloo --ops {op} {sizes}"
     return f"nhalf measure {sizes}" if tool.startswith("nhalf") else ""

@@ -8,3 +8,4 @@ from nhalf.loading.request import Loaded as Loaded
 from nhalf.loading.request import Request as Request
 from nhalf.loading.request import load as load
 from nhalf.loading.request import scenarios as scenarios
+from nhalf.loading.request import with_peers as with_peers

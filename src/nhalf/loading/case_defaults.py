@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Final
 
 from nhalf.catalog import store
@@ -11,7 +10,7 @@ from nhalf.loading.case_columns import DEGREES, LARGEST, NUMBERS, degree
 from nhalf.loading.case_model import DTYPES, model_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 FLAGS: Final = {
     "system": "--on",
@@ -22,12 +21,6 @@ FLAGS: Final = {
     "kv_dtype": "--kv",
 }  # fmt: skip
 """The flag that states a column, in the order of a command line."""
-
-
-def typed(files: Sequence[str], said: Mapping[str, str]) -> str:
-    """Return the files and the flags that state columns as a shell takes them, for the next command."""
-    stated = [f"{flag} {shlex.quote(said[name])}" for name, flag in FLAGS.items() if name in said]
-    return " ".join([*map(shlex.quote, files), *stated])
 
 
 def check(said: Mapping[str, str], *, where: str = "") -> None:

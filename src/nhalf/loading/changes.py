@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nhalf import units
+from nhalf.catalog import store
 from nhalf.citation import Datum
 from nhalf.errors import InputError
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 BIDIRECTIONAL = 1.3
 """A bandwidth this many times the known one-way rate is most likely the sum of both directions."""
+_HEADERS = 0.05
+"""Headers take up to so much of a line rate (note on `roce-800g` in links.toml), so rates so near are one."""
+_LINKS = {
+    "system.fabric.intra_node": "nvlink", "system.fabric.inter_node": "inter-node",
+    "system.fabric.inter_rack": "inter-rack",
+}  # fmt: skip
+"""Paths of links, and the word by which an option names each."""
 _SUFFIXES = {"_bytes_per_s": "bytes/s", "_flop_per_s": "FLOP/s", "_bytes": "bytes", "_s": "s"}
 _REASON = {
     "s": (1e-12, 1e4), "bytes": (1e-3, 1e18), "bytes/s": (1.0, 1e18), "FLOP/s": (1.0, 1e24), "1": (1e-9, 1e9),
@@ -50,6 +58,7 @@ def apply(scenario: Scenario, changes: Mapping[str, str]) -> tuple[Scenario, lis
         where = f"--set {path}"
         if path in FLAGGED:
             raise InputError("a flag of its own sets this", where=where, do=f"use {FLAGGED[path]}")
+        _refuse_tier(path, text, scenario)
         before = scenario.value(path)
         unit = unit_of(path)
         count = isinstance(before, int)
@@ -58,8 +67,19 @@ def apply(scenario: Scenario, changes: Mapping[str, str]) -> tuple[Scenario, lis
         values[path] = value
         origins[path] = Datum(value=value, unit=unit, source="--set", locator=path, kind="given", date="")
         if path.endswith("bandwidth_bytes_per_s") and path.startswith("system.fabric"):
-            warnings += bidirectional(value, float(before), where)
+            warnings += bidirectional(value, float(before), where, sold_one_way=path.startswith(_of_nic(scenario)))
     return replace(scenario.having(values), origins=origins), warnings
+
+
+def _refuse_tier(path: str, text: str, scenario: Scenario) -> None:
+    """Refuse the path of a whole link, and say how another link is asked for."""
+    if path not in _LINKS:
+        return
+    word = "nic" if f"{path}." == _of_nic(scenario) else _LINKS[path]
+    raise InputError(
+        "a link is two inputs", where=f"--set {path}", allowed=f"{path}.latency_s, {path}.bandwidth_bytes_per_s",
+        do=f"set them, or ask nhalf whatif --option {word}={text}",
+    )  # fmt: skip
 
 
 def _check(path: str, value: float, text: str) -> None:
@@ -81,13 +101,28 @@ def unit_of(path: str) -> str:
     return next((unit for suffix, unit in _SUFFIXES.items() if path.endswith(suffix)), "1")
 
 
-def bidirectional(value: float, known_one_way: float, where: str) -> list[str]:
-    """Return a warning when a bandwidth [bytes/s] is well above the known one-way rate, else nothing."""
-    if value < BIDIRECTIONAL * known_one_way:
+def _of_nic(scenario: Scenario) -> str:
+    """Return the path of the link that leaves a node, or a rack where nodes share switches."""
+    return f"system.fabric.{'inter_node' if scenario.system.fabric.inter_rack is None else 'inter_rack'}."
+
+
+def bidirectional(value: float, known_one_way: float, where: str, *, sold_one_way: bool = False) -> list[str]:
+    """Return a warning when a bandwidth [bytes/s] is well above the known one-way rate, else nothing.
+
+    NICs are sold by their rate one way, so a rate that a link of the catalogue has is that of a faster NIC. NVLink is
+    sold by the sum of both ways, which is the rate of the next generation one way: there the warning stays.
+    """
+    if value < BIDIRECTIONAL * known_one_way or (sold_one_way and _is_of_a_link(value)):
         return []
     given, known, half = (units.format_bandwidth(rate) for rate in (value, known_one_way, value / 2))
     doubt = f"{given} looks bidirectional: the known rate is {known} one way"
     return [f"{where}: {doubt}; did you mean {half}?"]
+
+
+def _is_of_a_link(rate: float) -> bool:
+    """Tell whether a link of the catalogue has a rate [bytes/s], as a line rate or without its headers."""
+    links = (store.link(name)[0] for name in store.names("link"))
+    return any(math.isclose(rate, float(link.bandwidth_bytes_per_s), rel_tol=_HEADERS) for link in links)
 
 
 def moved(scenario: Scenario, recorded: Mapping[str, float]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nhalf.errors import InputError
 from nhalf.layout import Layout, check
@@ -58,3 +58,14 @@ class Degrees:
 
 FLAGS = tuple(item.name for item in fields(Degrees))
 """The names of the degrees: flags of `nhalf decode`, keys of a scenario file, choices of `nhalf.load`."""
+FIELDS: Final = {
+    "tp": "tensor_parallel", "pp": "pipeline_parallel", "ep": "expert_parallel", "attention_dp": "attention_dp",
+    "cp": "context_parallel",
+}  # fmt: skip
+"""The field of a layout that each degree is."""
+
+
+def as_flags(layout: Layout) -> str:
+    """Return the flags that ask for the degrees of a layout: those that are more than 1."""
+    degrees = {flag: getattr(layout, field) for flag, field in FIELDS.items()}
+    return " ".join(f"--{flag.replace('_', '-')} {degree}" for flag, degree in degrees.items() if degree > 1)

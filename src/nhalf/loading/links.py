@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,15 @@ def _refuse_half(text: str) -> None:
         )  # fmt: skip
 
 
+def is_toml(text: str) -> bool:
+    """Tell whether a text is TOML."""
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
+
+
 def replaced(scenario: Scenario, path: Path) -> tuple[Scenario, list[str]]:
     """Return the scenario with the links of its tiers taken from a file, such as `nhalf fit -o` writes, and doubts.
 
@@ -70,7 +80,13 @@ def replaced(scenario: Scenario, path: Path) -> tuple[Scenario, list[str]]:
     InputError
         The file cannot be read, is not of the catalogue's form, or holds no link by the name of a tier.
     """
-    found = stated.links_in(reading.parse(read_text(path), where=str(path), dates=files.dates()), where=str(path))
+    text = read_text(path)
+    if path.suffix.lower() != ".toml" and not is_toml(text):
+        raise InputError(
+            "it is no file of links", where=f"--links {path}", allowed="TOML, as nhalf fit writes it",
+            do=f"if it is the log of a benchmark, run nhalf fit {path} -o links.toml, then --links links.toml",
+        )  # fmt: skip
+    found = stated.links_in(reading.parse(text, where=str(path), dates=files.dates()), where=str(path))
     tiers = {TIERS[name]: entry for name, entry in found.items() if name in TIERS}
     if not tiers:
         raise InputError(

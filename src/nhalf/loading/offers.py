@@ -14,6 +14,7 @@ from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.changes import bidirectional, unit_of
 from nhalf.loading.degrees import FLAGS
 from nhalf.loading.options import NAMES as OPTIONS
+from nhalf.loading.options import SWITCHES
 from nhalf.loading.request import scenarios
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _changed(request: Request, changes: dict[str, str], offer: Offer) -> Request
     }
     words: dict[str, str | bool] = {"true": True, "on": True, "false": False, "off": False}
     switched = {
-        key: value if key == "kernel_bypass" else words.get(value, value)
+        key: words.get(value.casefold(), value) if key in SWITCHES else value
         for key, value in changes.items()
         if key in REMEDIES
     }
@@ -165,11 +166,13 @@ def _moves(key: str, value: str, base: Scenario, offer: Offer, warnings: list[st
     known = dict(base.inputs())
     if path not in known:
         names = [*_REQUEST, *LINKS, *WORDS]
+        begun = [name for name in LINKS if name.startswith(f"{word}-")]
+        meant = f"Did you mean '{begun[0]}{f'.{part}' if part else ''}'?" if begun else ""
         raise InputError(
             f"there is nothing to set by the name {key!r}",
             where=offer.where,
             allowed=f"{', '.join(names)}, or the path of any input",
-            do=did_you_mean(key, [*names, *known]),
+            do=meant or did_you_mean(key, [*names, *known]),
         )
     return [_move(path, value, base, offer, warnings)]
 
@@ -186,6 +189,11 @@ def _of_link(word: str, part: str, value: str, base: Scenario, offer: Offer, war
     ends = {"latency": f"{stem}latency_s", "bandwidth": f"{stem}bandwidth_bytes_per_s"}
     if part:
         return [_move(ends[part], value, base, offer, warnings)]
+    if value.casefold() == "off":
+        do = {"intra_node": "--option p2p=off lets devices of a node reach each other through the host alone"}.get(
+            tier, "take a --tp that stays inside a node"
+        )
+        raise InputError(f"{word} cannot be off", where=offer.where, allowed="a rate, a time, or a link's name", do=do)
     pieces = [piece.strip() for piece in value.split(",")]
     if len(pieces) == 1 and re.fullmatch(r"[A-Za-z][\w .-]*", value) and _factor(value) is None:
         link, _ = store.link(value, where=offer.where)

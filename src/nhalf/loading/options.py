@@ -66,6 +66,10 @@ NAMES: Final = tuple(item.name for item in fields(Options))
 """The names of the options: flags of `nhalf decode`, keys of a scenario file, choices of `nhalf.load`."""
 
 
+SWITCHES: Final = tuple(item.name for item in fields(Options) if item.default is False)
+"""Those that are on or off without a value."""
+
+
 def _flag(name: str) -> str:
     """Return the flag of an option."""
     return f"--{name.replace('_', '-')}"

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from nhalf.transformer import Transformer
 
 
+TEXTS = ("weights", "kv", "engine", "library", "mode", "stack", "links")
+"""The choices of a request that are texts, by the names of their flags."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What the user asked for; None where a default is to be taken and said.
@@ -123,6 +127,13 @@ def scenarios(request: Request) -> Loaded:
     )
 
 
+def with_peers(request: Request) -> tuple[Scenario, ...]:
+    """Return the scenarios of a request with peer access, where it takes that away; else none."""
+    if request.options.p2p != "off":
+        return ()
+    return scenarios(replace(request, options=replace(request.options, p2p=None))).scenarios
+
+
 def _checked(request: Request) -> Request:
     """Return the request with its counts as plain whole numbers.
 
@@ -134,7 +145,7 @@ def _checked(request: Request) -> Request:
     checks.text(request.model, "MODEL", allowed="a name, a config.json or its folder, or a description in TOML")
     for system in request.systems:
         checks.text(system, "--on", allowed="a system such as h100-sxm; `nhalf catalog systems` lists them")
-    for name in ("weights", "kv", "engine", "library", "mode", "stack", "links"):
+    for name in TEXTS:
         if getattr(request, name) is not None:
             checks.text(getattr(request, name), f"--{name}")
     lengths = {"context": "--context", "prompt": "--isl", "output": "--osl"}

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.decide.option import ANOTHER_STACK, SAME_STACK
+from nhalf.decide.unused import unused
 from nhalf.report.buy_words import (
     MATTERS,
+    STAYS,
     THOUSAND,
+    ask_with,
     band,
     links,
     plain,
     ranked,
+    unused_links,
     verdict_between,
     verdict_interactive,
     verdict_throughput,
@@ -35,6 +39,9 @@ def write(purchases: Sequence[Purchase], defaults: Sequence[Default], canvas: Ca
     for place, found in enumerate(purchases):
         system = f"{_system(found)}. " if len(purchases) > 1 else ""
         gap = "\n" if place else ""
+        if idle := unused_links(found):
+            canvas.paragraph(f"{gap}{system}{idle}", bold=True)
+            gap = ""
         canvas.paragraph(f"{gap}{system}Interactive use, {verdict_interactive(found)}", bold=True)
         canvas.paragraph(f"Throughput, {verdict_throughput(found)}", bold=True)
         if between := verdict_between(found):
@@ -50,8 +57,7 @@ def write(purchases: Sequence[Purchase], defaults: Sequence[Default], canvas: Ca
         canvas.heading("Defaults taken")
         for default in defaults:
             canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {next_command}", indent="    ")
+    canvas.following(next_command)
 
 
 def _system(found: Purchase) -> str:
@@ -66,7 +72,8 @@ def _number(found: Purchase) -> str:
     if best.after is None or best.gain is None:
         return now
     after = f"{units.format_time(best.after.step_s)} with {best.option.name}"
-    return f"{now}; {after} (batch {best.batch}, saves {percent(best.gain)}, 80 % band {band(best)})"
+    saved = f"saves {percent(best.gain)}" if best.gain > -MATTERS else f"{percent(-best.gain)} longer"
+    return f"{now}; {after} (batch {best.batch}, {saved}, 80 % band {band(best)})"
 
 
 def _gains(found: Purchase, canvas: Canvas) -> None:
@@ -146,12 +153,10 @@ def why_nothing(effects: Sequence[Effect]) -> str:
     """Return why an option changes nothing at any batch, or an empty string where it does something."""
     if any(effect.gain is None or abs(effect.gain) > 1e-9 for effect in effects):  # noqa: PLR2004  rounding
         return ""
-    before, moves = effects[0].before.scenario, effects[0].option.moves
-    layout, fabric = before.layout, before.system.fabric
-    for move in moves:
-        crosses = layout.nodes(fabric) > 1
-        if move.path.startswith("system.fabric.inter") and not crosses:
-            return f"{layout.name} stays inside a node, where no such link is used; ask with a larger --tp or --pp"
+    before, option = effects[0].before.scenario, effects[0].option
+    if tier := unused(option, before):
+        return f"{before.layout.name} {STAYS[tier]}, where no such link is used{ask_with(before, tier)}"
+    for move in option.moves:
         if move.path in ("stack.host_launch_s", "stack.kernels_per_layer") and before.stack.mode != "eager":
             return "graphs are launched as one, so the host's launches cost nothing; it matters with --mode eager"
         if move.path.endswith("_flop_per_s"):
@@ -175,7 +180,7 @@ def _nowhere(found: Purchase) -> str:
     if any(gain >= option.error for option, gain in first.items()):
         most = max(first, key=lambda option: first[option])
         return f"Nowhere: {most.name} gains most at every batch that fits."
-    return "Nowhere: at no batch that fits does any gain what can be told from nothing."
+    return "Nowhere: at no batch that fits does any of them gain so much that it can be told from nothing."
 
 
 def _tornado(found: Purchase, canvas: Canvas) -> None:

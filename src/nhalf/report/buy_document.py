@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nhalf.report.buy import why_nothing
-from nhalf.report.buy_words import links, verdict_between, verdict_interactive, verdict_throughput
+from nhalf.report.buy_words import links, unused_links, verdict_between, verdict_interactive, verdict_throughput
 from nhalf.report.document import envelope, number
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def _body(found: Purchase, defaults: Sequence[Default], warnings: Sequence[str])
     """Return what the document says of one system."""
     state = found.effects[0].before
     return {
+            "unused_links": unused_links(found) or None,
             "verdict_interactive": verdict_interactive(found),
             "verdict_throughput": verdict_throughput(found),
             "verdict_between": verdict_between(found) or None,

@@ -6,17 +6,41 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.decide.option import SAME_STACK
+from nhalf.decide.unused import reaching, unused
+from nhalf.loading.degrees import as_flags
 from nhalf.report.verdict import NOTHING, WORDS, joined, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.purchase import Effect, Purchase, Wish
+    from nhalf.scenario import Scenario
 
 _TIERS: Final = {"intra_node": "inside the node", "inter_node": "between nodes", "inter_rack": "between racks"}
 MATTERS: Final = 0.005
 """A part of a step below this is left out."""
 THOUSAND: Final = 1000.0
+
+
+STAYS: Final = {"inter_node": "stays inside a node", "inter_rack": "stays inside a rack"}
+"""What a layout does that does not reach a tier."""
+
+
+def unused_links(found: Purchase) -> str:
+    """Return that options are about links that no layout of the question uses, and which do; else nothing."""
+    before = found.effects[0].before.scenario
+    idle = {option.name: tier for option in found.options if (tier := unused(option, before))}
+    if not idle:
+        return ""
+    tier = next(iter(idle.values()))
+    what = f"{joined(list(idle))} {'changes' if len(idle) == 1 else 'change'} nothing here"
+    return f"{what}: {before.layout.name} {STAYS[tier]}{ask_with(before, tier)}."
+
+
+def ask_with(before: Scenario, tier: str) -> str:
+    """Return which flags ask for a layout that reaches a tier, where there is one."""
+    layouts = [as_flags(layout) for layout in reaching(before, tier)]
+    return f"; ask with {', or with '.join(layouts)}" if layouts else ""
 
 
 def verdict_interactive(found: Purchase) -> str:

@@ -29,7 +29,7 @@ _MOSTLY = 0.8
 class Calibrated:
     """Everything that a calibration found: the fit, the splits, and what looks wrong in the runs.
 
-    `path` names the files, `arguments` is how files and flags are typed again.
+    `path` names the files.
     """
 
     fit: StackFit
@@ -37,10 +37,9 @@ class Calibrated:
     doubts: Sequence[Finding]
     engine: str
     path: str
-    arguments: str
 
 
-def write(found: Calibrated, canvas: Canvas, *, output: str | None) -> None:
+def write(found: Calibrated, canvas: Canvas, *, next_command: str) -> None:
     """Write the verdict, the constants, the split by device count, and the next command."""
     fit = found.fit
     known = [each for each in fit.constants if each.identified]
@@ -60,8 +59,7 @@ def write(found: Calibrated, canvas: Canvas, *, output: str | None) -> None:
         for _, text in fit.notes:
             canvas.paragraph(f"  {text}", indent="    ")
     checks(found.doubts, canvas)
-    canvas.heading("Next")
-    canvas.paragraph(f"  {_next(found, output)}", indent="    ")
+    canvas.following(next_command)
 
 
 def _off(fit: StackFit) -> str:
@@ -71,18 +69,6 @@ def _off(fit: StackFit) -> str:
         return f"{before} off {stacks}; one run cannot be held out, so nothing says whether the refit predicts better"
     text = f"{percent(fit.held_out_error)} off in the median on runs held out, {before} {stacks}"
     return f"{text}: the refit is worse, do not use it" if fit.worse else text
-
-
-def _next(found: Calibrated, output: str | None) -> str:
-    """Return the next command; a refit that is worse than what all stacks say is not offered."""
-    if found.fit.worse:
-        return (
-            f"nhalf validate {found.arguments}, without --stack: the constants of all stacks predict these runs better"
-        )
-    name = output or "my-stack.toml"
-    return (
-        f"nhalf validate {found.arguments} --stack {name}" if output else f"nhalf calibrate {found.arguments} -o {name}"
-    )
 
 
 def _verdict(fit: StackFit, known: Sequence[Constant]) -> str:

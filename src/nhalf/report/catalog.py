@@ -48,8 +48,7 @@ def write(
         marks = "" if few else " Marked + where added, * where overridden."
         canvas.paragraph(f"\nYours: {yours}{marks}", indent="  ")
     if not few:
-        canvas.heading("Next")
-        canvas.paragraph(f"  nhalf catalog {following}")
+        canvas.following(f"nhalf catalog {following}")
 
 
 # --- everything -------------------------------------------------------------------------------------------------------

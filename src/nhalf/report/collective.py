@@ -65,7 +65,7 @@ def answer(loaded: Loaded, fixed_parts: Mapping[str, Datum], per_token: int) -> 
     )
 
 
-def write(found: Answer, canvas: Canvas) -> None:
+def write(found: Answer, canvas: Canvas, *, next_command: str) -> None:
     """Write the verdict, the number, the tables, where the fixed time goes and what it all rests on."""
     canvas.paragraph(verdict(found), bold=True)
     canvas.paragraph(_number(found))
@@ -78,9 +78,7 @@ def write(found: Answer, canvas: Canvas) -> None:
     _by_algorithm(found, canvas)
     _fixed_time(found, canvas)
     _rests_on(found, canvas)
-    canvas.heading("Next")
-    system = found.loaded.subject.rpartition(" of ")[2] if found.question.library else "h100-sxm"
-    canvas.paragraph(f"  nhalf crossover llama-3.1-70b --on {system}")
+    canvas.following(next_command)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -257,11 +255,12 @@ def _rests_on(found: Answer, canvas: Canvas) -> None:
 
 
 def _rule(rule: Rule) -> str:
-    """Return a rule in words, with its source."""
-    steps = [
-        f"{algorithm} {'below' if rule.strict else 'up to'} {_size(limit.value)}"
-        for algorithm, limit in zip(rule.algorithms, rule.limits, strict=False)
-    ]
+    """Return a rule in words, with its source; an algorithm whose sizes an earlier one takes is left out."""
+    steps, reached = [], 0.0
+    for algorithm, limit in zip(rule.algorithms, rule.limits, strict=False):
+        if limit.value > reached:
+            steps.append(f"{algorithm} {'below' if rule.strict else 'up to'} {_size(limit.value)}")
+            reached = limit.value
     pair = " a pair of ranks" if rule.per_pair else ""
     variant = f", {rule.variant}" if rule.variant else ""
     text = f"{', '.join([*steps, f'then {rule.algorithms[-1]}'])}{pair}" if steps else f"{rule.algorithms[-1]} always"

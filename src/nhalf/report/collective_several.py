@@ -46,7 +46,7 @@ def _took(found: Answer, size_bytes: float) -> _Took:
     return _Took(time_s=at.fastest_s, kind="law", algorithm=at.fastest)
 
 
-def write(several: Sequence[Named], canvas: Canvas) -> None:
+def write(several: Sequence[Named], canvas: Canvas, *, next_command: str) -> None:
     """Write who is ahead where, a table with a column a system, and the verdict of each."""
     canvas.paragraph(comparison(several), bold=True)
     first = several[0][1]
@@ -65,8 +65,7 @@ def write(several: Sequence[Named], canvas: Canvas) -> None:
     for system, found in several:
         canvas.heading(system)
         canvas.paragraph(f"  {verdict(found)}", indent="  ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  the same with --on {several[0][0]} alone, for every algorithm and its sources", indent="    ")
+    canvas.following(next_command)
 
 
 def comparison(several: Sequence[Named]) -> str:

@@ -22,9 +22,9 @@ _TWICE: Final = 1.5
 """Above this ratio the two measures are not about the same size any more."""
 
 
-def write(turns: Sequence[Turn], model: str, canvas: Canvas) -> None:
+def write(turns: Sequence[Turn], model: str, canvas: Canvas, *, next_commands: Sequence[str]) -> None:
     """Write the verdict, one batch, the messages by batch, the table, and which of the two measures to use."""
-    lead = _lead(turns)
+    lead = leading(turns)
     canvas.paragraph(_verdict(turns, lead, model), bold=True)
     found = lead.crossover
     canvas.paragraph(
@@ -38,12 +38,10 @@ def write(turns: Sequence[Turn], model: str, canvas: Canvas) -> None:
     _table(turns, canvas)
     canvas.heading("Which one to use")
     canvas.paragraph(f"  {_advice(turns)}", indent="  ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  nhalf decode {model} --on {lead.system} --tp {found.ranks} --batch 1,16,128")
-    canvas.paragraph(f"  nhalf collective all-reduce --ranks {found.ranks} --on {lead.system} --library {lead.library}")
+    canvas.following(*next_commands)
 
 
-def _lead(turns: Sequence[Turn]) -> Turn:
+def leading(turns: Sequence[Turn]) -> Turn:
     """Return the crossover that the verdict is about: the largest group in a node of the first library."""
     first = [turn for turn in turns if (turn.system, turn.library) == (turns[0].system, turns[0].library)]
     inside = [turn for turn in first if turn.crossover.tier == "intra_node"] or first
@@ -70,8 +68,22 @@ def _verdict(turns: Sequence[Turn], lead: Turn, model: str) -> str:
     same = [turn for turn in turns if turn.crossover.collective == found.collective and turn.system == lead.system]
     batches = [turn.crossover.batch_at_double_floor for turn in same]
     if len(same) > 1:
-        text += f" Among libraries it lies between batch {_batch(min(batches))} and {_batch(max(batches))}."
+        least, most = _batch(min(batches)), _batch(max(batches))
+        text += f" Among libraries it lies between batch {least} and {most}." if least != most else _all(same, least)
     return text
+
+
+def _all(same: Sequence[Turn], batch: str) -> str:
+    """Return that all libraries turn at one batch, and why, where the same model stands for all of them."""
+    why = (
+        ": none is measured there, and one model stands for all" if not any(_is_measured(turn) for turn in same) else ""
+    )
+    return f" Every library turns at batch {batch}{why}."
+
+
+def _is_measured(turn: Turn) -> bool:
+    """Tell whether a crossover is of a measured curve."""
+    return turn.crossover.kind == "measured"
 
 
 def _batch(batch: float) -> str:
@@ -103,7 +115,7 @@ def _table(turns: Sequence[Turn], canvas: Canvas) -> None:
         line += [f"{turn.ratio:.1f}x"] if wide else []
         lines.append([*line, found.kind])
     heads = [*(["<system"] if several else []), "<library", "<op", "K", "<path", "alpha", *(["beta"] if wide else []),
-             "n_1/2", "batch", "2x floor", "batch", *(["ratio"] if wide else []), "<kind"]  # fmt: skip
+             "n_1/2", "at batch", "2x floor", "from batch", *(["ratio"] if wide else []), "<kind"]  # fmt: skip
     canvas.table(heads, lines)
     if not wide:
         canvas.paragraph("AR all-reduce, AG all-gather, RS reduce-scatter; sizes are totals.", indent="  ")
@@ -115,9 +127,12 @@ _SHORT: Final = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS"}
 def _advice(turns: Sequence[Turn]) -> str:
     """Return which of the two measures to use, and why they differ."""
     ratios = sorted(turn.ratio for turn in turns if turn.ratio > 0)
-    apart = f" Here n_1/2 is {ratios[0]:.1f} to {ratios[-1]:.1f} times the other." if ratios else ""
+    least, most = (f"{ratio:.1f}" for ratio in (ratios[0], ratios[-1])) if ratios else ("", "")
+    span = least if least == most else f"{least} to {most}"
+    apart = f" Here n_1/2 is {span} times the other." if ratios else ""
+    what = "measured" if any(map(_is_measured, turns)) else "modelled"
     why = (
-        "Use 2x floor: the size at which a measured collective has doubled its floor, so that half of its time goes by "
+        f"Use 2x floor: the size at which a {what} collective has doubled its floor, so that half of its time goes by "
         "bytes. n_1/2 = alpha x beta is of one line through the whole curve, whose beta is that of the largest "
         "messages; at small ones a library runs another algorithm, with few steps and more bytes (one-shot moves K - 1 "
         "vectors), so its time grows sooner."
@@ -129,7 +144,7 @@ def _advice(turns: Sequence[Turn]) -> str:
 
 def document(turns: Sequence[Turn], model: str) -> dict[str, Any]:
     """Return the document of the contract."""
-    lead = _lead(turns)
+    lead = leading(turns)
     return envelope(
         "crossover",
         {

@@ -45,8 +45,7 @@ def write(comparison: Comparison, defaults: Sequence[Default], canvas: Canvas, *
         canvas.heading("Defaults taken")
         for default in defaults:
             canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {next_command}", indent="    ")
+    canvas.following(next_command)
 
 
 def milliseconds(seconds: float) -> str:
@@ -252,14 +251,17 @@ def _crossovers(comparison: Comparison, canvas: Canvas) -> None:
     message = comparison.crossovers[0].message_bytes_per_sequence
     of = "tokens" if comparison.rows[0].prefills else "batch"
     canvas.heading(f"Crossovers of the all-reduce (one message is {of} x {units.format_size(message)})")
-    heads = ["<", "<path", "alpha", "beta", "n_1/2", of, "2x floor", of, "<kind"]
+    heads = ["<", "<path", "alpha", "beta", "n_1/2", f"at {of}", "2x floor", f"from {of}", "<kind"]
     systems = dict.fromkeys(found.system for found in comparison.crossovers)
     for system in systems:
         rows = [_crossing(found) for found in comparison.crossovers if found.system == system]
-        canvas.place(grid(heads, rows, title=system if len(systems) > 1 else ""))
+        title = system if len(systems) > 1 else ""
+        table = grid(heads, rows, title=title)
+        canvas.place(table if canvas.fits(table) else grid(heads, rows, title=title, gap=1))
     canvas.paragraph(
-        f"  2x floor is the size that takes twice the floor: use its {of}, below which a wider link buys little. "
-        f"n_1/2 = alpha x beta is of one line through the whole curve and overstates it{_planned_line(comparison)}.",
+        f"  2x floor is the size that takes twice the floor: use it. Below the {of} that it is reached from, a wider "
+        "link buys little. n_1/2 = alpha x beta is of one line through the whole curve and overstates it"
+        f"{_planned_line(comparison)}.",
         indent="  ",
     )
 

@@ -77,6 +77,7 @@ def _row(row: Row) -> dict[str, Any]:
         "batch": whole(row.batch),
         "nodes": row.nodes,
         "step_s": row.step_s,
+        "with_peer_access_s": row.peers_s,
         "low_s": row.low_s,
         "high_s": row.high_s,
         "phase": row.scenario.workload.phase,

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.evidence.advice import advise
-from nhalf.evidence.commands import command
 from nhalf.evidence.identify import ENOUGH
-from nhalf.evidence.verdict import QUANTITIES, is_wrong, of_curve
-from nhalf.report import fit_parts
+from nhalf.evidence.verdict import QUANTITIES, of_curve
+from nhalf.report import fit_next, fit_parts
 from nhalf.report.canvas import grid
 from nhalf.report.document import envelope
 from nhalf.report.fit_links import described
@@ -37,7 +36,8 @@ _SHOWN_ABOVE = ("switch", "one-line", "gap")  # the tables say it
 class Answer:
     """What `nhalf fit` says: the fit, the decode messages of a `model` on it, and the comparison, where asked for.
 
-    `links` names the file that the fitted links go to, if any.
+    `links` names the file that the fitted links go to, if any; `again` is the command line without a file to write.
+    A step is predicted for `model` on `system`, a node of which has `devices_per_node`.
     """
 
     fit: Fit
@@ -46,7 +46,10 @@ class Answer:
     comparison: Comparison | None = None
     tripped: Sequence[str] = ()
     links: str = ""
+    again: str = "nhalf fit LOG"
     model: str = "llama-3.1-70b"
+    system: str = "h100-sxm"
+    devices_per_node: int = 8
 
 
 def write(answer: Answer, canvas: Canvas) -> None:
@@ -69,7 +72,7 @@ def write(answer: Answer, canvas: Canvas) -> None:
     write_skipped(answer.fit, canvas)
     if answer.links:
         _written(answer, canvas)
-    _next(answer, canvas)
+    canvas.following(*fit_next.commands(answer))
 
 
 def write_number(curve: CurveFit, canvas: Canvas) -> None:
@@ -230,35 +233,6 @@ def _written(answer: Answer, canvas: Canvas) -> None:
         canvas.heading(f"Written to {answer.links}")
     for text in found:
         canvas.paragraph(f"  {text}", indent="    ")
-
-
-def _next(answer: Answer, canvas: Canvas) -> None:
-    """Write what to run next: what settles an open question, or what to do with the answer."""
-    curves = answer.fit.curves
-    canvas.heading("Next")
-    for curve in curves if not any(map(is_wrong, curves)) else ():
-        advice = advise(curve)
-        if advice is not None:
-            sizes = ", ".join(units.format_size(size) for size in advice.sizes_bytes)
-            of = f"{curve.series.key}: " if len(curves) > 1 else ""
-            canvas.paragraph(f"  {of}{advice.why}{f'; add {sizes}' if sizes else ''}:", indent="    ")
-            canvas.paragraph(f"  {advice.command}", indent="    ")
-            return
-    for curve in curves:
-        if is_wrong(curve):
-            canvas.paragraph(
-                "  find out why results are wrong, take no link from this log, and run again:", indent="    "
-            )
-            canvas.paragraph(f"  {command(curve.series)}", indent="    ")
-            return
-    if all(curve.half_size_bytes is None for curve in curves):
-        canvas.paragraph(f"  measure a sweep of sizes, such as: {command(curves[0].series)}", indent="    ")
-        return
-    file = curves[0].series.key.file or "LOG"
-    if answer.links:
-        canvas.paragraph(f"  nhalf decode {answer.model} --on h100-sxm --links {answer.links}", indent="    ")
-        return
-    canvas.paragraph(f"  nhalf fit {file} -o links.toml --model {answer.model} --batch 1,8,64", indent="    ")
 
 
 def document(answer: Answer) -> dict[str, Any]:

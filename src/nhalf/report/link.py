@@ -47,8 +47,7 @@ def write(name: str, link: Link, points: Sequence[Point], origins: Mapping[str, 
         canvas.paragraph(
             f"  {path} = {value}{interval}: {origin.kind}, {origin.source}, {origin.locator}", indent="    "
         )
-    canvas.heading("Next")
-    canvas.paragraph("  nhalf decode llama-3.1-70b --on h100-sxm --tp 1,2,4,8,16 --batch 1,16,128")
+    canvas.following("nhalf decode llama-3.1-70b --on h100-sxm --tp 1,2,4,8,16 --batch 1,16,128")
 
 
 def _verdict(half: float, asked: Sequence[Point]) -> str:

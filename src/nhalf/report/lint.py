@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,8 @@ _MOST: Final = 20
 """Findings of one kind that a page shows; a table of thousands has one fault thousands of times."""
 _LONGEST: Final = 60
 """Letters of a list of batches that still fit into a command."""
+_STAND_INS: Final = {"model": "llama-3.1-70b", "system": "h100-sxm"}
+"""What a command is about where a table does not say."""
 
 
 def write(points: Sequence[Point], findings: Sequence[Finding], canvas: Canvas, *, file: str) -> None:
@@ -38,8 +41,7 @@ def write(points: Sequence[Point], findings: Sequence[Finding], canvas: Canvas, 
     if more:
         listed = ", ".join(f"{count} of {code}" for code, count in more.items())
         canvas.paragraph(f"  and {listed}, with --csv or --json", indent="    ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {_next(points)}", indent="    ")
+    canvas.following(_next(points))
 
 
 def verdict(points: Sequence[Point], findings: Sequence[Finding]) -> str:
@@ -63,7 +65,10 @@ def _next(points: Sequence[Point]) -> str:
     batch = f" --batch {batches}" if batches else ""
     if len(batches) > _LONGEST:
         batch = " --batch 1,16,128"
-    return f"nhalf decode {labels.get('model', 'MODEL')} --on {labels.get('system', 'SYSTEM')} --tp {devices}{batch}"
+    unknown = " and ".join(name for name in _STAND_INS if not labels.get(name))
+    model, system = (shlex.quote(labels.get(name) or instead) for name, instead in _STAND_INS.items())
+    remark = f"  # the table names no {unknown}: put yours" if unknown else ""
+    return f"nhalf decode {model} --on {system} --tp {devices}{batch}{remark}"
 
 
 def document(points: Sequence[Point], findings: Sequence[Finding]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -163,13 +164,12 @@ def _doubts(run: Mapping[str, Any], canvas: Canvas) -> None:
 
 def _next(answer: Answer, canvas: Canvas) -> None:
     """Write what to run next."""
-    canvas.heading("Next")
     if answer.extras.command:
-        canvas.paragraph(f"  {answer.extras.command}", indent="    ")
+        canvas.following(answer.extras.command)
     elif answer.file and answer.fit is not None:
-        canvas.paragraph(f"  nhalf fit {answer.file} -o links.toml", indent="    ")
+        canvas.following(f"nhalf fit {shlex.quote(answer.file)} -o links.toml")
     else:
-        canvas.paragraph(f"  {answer.run['command']} -o run.json", indent="    ")
+        canvas.following(f"{answer.run['command']} -o run.json")
 
 
 def document(answer: Answer) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from nhalf.decide.regime import TIE
 from nhalf.predict.routed import measured_ways
 from nhalf.report.plan_number import number
 from nhalf.report.plan_why import why
-from nhalf.report.plan_words import GOALS, apart, judgement, rate, rule_of_thumb, verdict
+from nhalf.report.plan_words import GOALS, apart, judgement, limits, rate, rule_of_thumb, verdict
 from nhalf.report.verdict import joined
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _table(plan: Plan, canvas: Canvas) -> None:
     heads += ["<binds", "<runs on"] if wide else ["<binds"]
     marked = [index for index, row in enumerate(rows) if row is plan.chosen]
     canvas.table(heads, cells, marked=marked)
-    for note in _notes(plan, rows):
+    for note in _notes(plan, rows, wide=wide):
         canvas.paragraph(note, indent="  ")
 
 
@@ -112,15 +112,15 @@ def _nodes(row: Choice) -> int:
     return row.layout.nodes(row.candidate.scenario.system.fabric)
 
 
-def _notes(plan: Plan, rows: Sequence[Choice]) -> list[str]:
+def _notes(plan: Plan, rows: Sequence[Choice], *, wide: bool) -> list[str]:
     """Return what the marks mean, and what is behind the rows."""
-    notes = [f"* within {100 * TIE:.0f} % of the best. x replicas; TTFT of one prompt alone"]
+    notes = [f"* within {100 * TIE:.0f} % of the best. x replicas."]
     if any(row.ttft_s for row in rows):
-        notes[0] += " (at 120 columns: up to a burst of the whole batch)"
-    notes[0] += "."
+        burst = " to that of the last when the whole batch arrives at once" if wide else ""
+        notes[0] += f" TTFT: {'from ' if wide else ''}that of a prompt alone{burst}."
     marks = {row.meets for row in rows}
     if "marginal" in marks:
-        notes.append("? within the limits for one prompt alone or with luck in memory, not in every case.")
+        notes.append(_perhaps(plan))
     if "no" in marks:
         notes.append("! beyond the limits.")
     if any(row.layout.routed_exchange == "all-to-all" for row in rows):
@@ -133,6 +133,13 @@ def _notes(plan: Plan, rows: Sequence[Choice]) -> list[str]:
     if len(plan.rows) > len(rows):
         notes.append(f"{len(plan.rows) - len(rows)} more layouts with --json or --csv.")
     return [*notes, *left_out(plan)]
+
+
+def _perhaps(plan: Plan) -> str:
+    """Return what it takes for a layout that is marked `?` to do: memory alone, where there is no limit on times."""
+    if not limits(plan):
+        return "? fits only if the driver reports enough memory."
+    return "? holds the limits for one prompt alone, or if the driver reports enough memory; not in every case."
 
 
 def _by_law(rows: Sequence[Choice]) -> list[str]:
@@ -206,7 +213,7 @@ def _launch(chosen: Choice, asked: Asked, canvas: Canvas) -> None:
         if not line.command:
             canvas.paragraph(f"  {engine}: cannot run it: {line.reason}", indent="    ")
             continue
-        canvas.paragraph(f"  {line.command}", indent="    ")
+        canvas.command(line.command)
         for also in line.also:
             canvas.paragraph(f"    with {also}", indent="      ")
     stack, workload = chosen.candidate.scenario.stack, chosen.candidate.scenario.workload
@@ -222,6 +229,5 @@ def _closing(plan: Plan, asked: Asked, canvas: Canvas) -> None:
         canvas.heading("Defaults taken")
         for default in asked.defaults:
             canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {asked.next_command}", indent="    ")
+    canvas.following(asked.next_command)
     del plan

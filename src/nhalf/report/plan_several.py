@@ -25,7 +25,7 @@ Named = tuple[str, "Plan", "Asked"]
 """The name of a system, its plan, and what it was asked for."""
 
 
-def write(plans: Sequence[Named], canvas: Canvas) -> None:
+def write(plans: Sequence[Named], canvas: Canvas, *, next_command: str) -> None:
     """Write the comparison, the table of chosen layouts, each verdict, and the defaults."""
     canvas.paragraph(comparison(plans), bold=True)
     canvas.heading(f"The layout chosen on each of {joined([name for name, _, _ in plans])}")
@@ -47,13 +47,7 @@ def write(plans: Sequence[Named], canvas: Canvas) -> None:
         canvas.heading("Defaults taken")
         for text in defaults:
             canvas.paragraph(f"  {text}", indent="    ")
-    canvas.heading("Next")
-    best = _winner(plans)
-    alone = best[0] if best is not None else plans[0][0]
-    canvas.paragraph(
-        f"  the same with --on {alone} alone, for every layout and its launch lines; or add -o report.html",
-        indent="    ",
-    )
+    canvas.following(next_command)
 
 
 def comparison(plans: Sequence[Named]) -> str:
@@ -90,7 +84,7 @@ def _wanted(plan: Plan, row: Choice | None) -> float:
     return 1e6 / cost if plan.wish.goal == "cost" and cost is not None else row.score
 
 
-def _winner(plans: Sequence[Named]) -> Named | None:
+def winner(plans: Sequence[Named]) -> Named | None:
     """Return the plan that gives most, None where none has an answer."""
     held = [each for each in plans if each[1].chosen is not None]
     return max(held, key=lambda each: _wanted(each[1], each[1].chosen), default=None)
@@ -133,8 +127,8 @@ def _column(plan: Plan) -> dict[str, str]:
 def document(plans: Sequence[Named], *, every: bool) -> dict[str, Any]:
     """Return the document of several plans: rows of all, the chosen one of the best system, and each plan whole."""
     bodies = [{"system": system, **body(plan, asked, every=every)} for system, plan, asked in plans]
-    winner = _winner(plans)
-    best = next((each for each in bodies if winner is not None and each["system"] == winner[0]), bodies[0])
+    first = winner(plans)
+    best = next((each for each in bodies if first is not None and each["system"] == first[0]), bodies[0])
     return envelope(
         "plan",
         {

@@ -31,7 +31,9 @@ def verdict(plan: Plan) -> str:
         return _infeasible(plan)
     text = f"{name(chosen.layout)}, batch {chosen.batch}: {rate(chosen.per_gpu)} tokens/s per GPU at "
     text += f"{units.format_time(chosen.tpot_s)} per token ({rate(chosen.per_user)} tokens/s per user)"
-    text += f", the most {GOALS[plan.wish.goal]}{limits(plan)} of {len(plan.candidates)} layouts that fit."
+    others = len(plan.candidates)
+    of = f"of {others} layouts that fit" if others > 1 else "and the only layout that fits"
+    text += f", the most {GOALS[plan.wish.goal]}{limits(plan)} {of}."
     tied = [row for row in plan.rows if row.tied and row is not chosen]
     if tied:
         names = joined([f"{name(row.layout)} (batch {row.batch})" for row in tied[:4]])
@@ -84,8 +86,8 @@ def _infeasible(plan: Plan) -> str:
     """Return that nothing holds the limits, what comes nearest, and what would have to change."""
     near = plan.nearest
     if near is None:
-        return "no layout fits in memory."
-    text = f"no layout{' holds' + limits(plan).replace(' within', '') if limits(plan) else ''}: the nearest is "
+        return "No layout fits in memory."
+    text = f"No layout{' holds' + limits(plan).replace(' within', '') if limits(plan) else ''}: the nearest is "
     text += f"{name(near.layout)}, batch {near.batch}, with {units.format_time(near.tpot_s)} per token"
     first = near.ttft_s
     text += f" and {units.format_time(first[0])} to the first" if first is not None else ""

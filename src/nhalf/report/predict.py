@@ -50,7 +50,7 @@ def _texts(values: Array) -> list[str]:
     return [f"{value:.{_DIGITS}g}" if value == value else "" for value in values.tolist()]  # noqa: PLR0124  NaN
 
 
-def write(found: Predictions, canvas: Canvas, *, output: str) -> None:
+def write(found: Predictions, canvas: Canvas, *, next_command: str) -> None:
     """Write what was predicted, what binds, and what was refused."""
     count = len(found.refused)
     refused = Counter(reason for reason in found.refused if reason)
@@ -92,10 +92,7 @@ def write(found: Predictions, canvas: Canvas, *, output: str) -> None:
         if others > 0:
             reasons = "1 other reason" if others == 1 else f"{others} other reasons"
             canvas.paragraph(f"  and {reasons}, in the column `refused`")
-    canvas.heading("Next")
-    measured = "tpot_s" in found.cases.table.header
-    path = found.cases.table.path
-    canvas.paragraph(f"  nhalf validate {path}" if measured else f"  column predicted_tpot_s of {output}")
+    canvas.following(next_command)
 
 
 def doubts(found: Predictions) -> list[str]:

@@ -34,7 +34,7 @@ _SMALL = 1e-3
 """A difference below this is shown by its order of magnitude."""
 
 
-def write(outcomes: Sequence[Outcome], canvas: Canvas, *, where: str, next_command: str) -> None:
+def write(outcomes: Sequence[Outcome], canvas: Canvas, *, where: str, next_commands: Sequence[str]) -> None:
     """Write the verdict, the time, the table, the critical paths in words and the next command."""
     best, _ = _fastest(outcomes)
     canvas.paragraph(_verdict(outcomes), bold=True)
@@ -47,8 +47,7 @@ def write(outcomes: Sequence[Outcome], canvas: Canvas, *, where: str, next_comma
         canvas.heading(one.run.program.algorithm)
         for line in _explained(one):
             canvas.paragraph(f"  {line}", indent="    ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {next_command}", indent="    ")
+    canvas.following(*next_commands)
 
 
 def _table(outcomes: Sequence[Outcome], shown: Sequence[str], canvas: Canvas, *, marked: Sequence[int]) -> Table:

@@ -21,7 +21,9 @@ _ALL = 0.995
 """From this share on, lateness is passed on as a whole."""
 
 
-def write(spreads: Sequence[Spread], canvas: Canvas, *, task: str, skew: str, ports: str, next_command: str) -> None:
+def write(
+    spreads: Sequence[Spread], canvas: Canvas, *, task: str, skew: str, ports: str, next_commands: Sequence[str]
+) -> None:
     """Write the times of many draws: the verdict, the table, theory beside the latest arrival, and what became of it.
 
     `task` says what was simulated, `ports` how.
@@ -50,8 +52,7 @@ def write(spreads: Sequence[Spread], canvas: Canvas, *, task: str, skew: str, po
         if one.what_if:
             canvas.paragraph(f"  {one.algorithm}: {UNREAL}.", indent="    ")
     _write_lateness(spreads, canvas, ports=ports)
-    canvas.heading("Next")
-    canvas.paragraph(f"  {next_command}", indent="    ")
+    canvas.following(*next_commands)
 
 
 def _write_lateness(spreads: Sequence[Spread], canvas: Canvas, *, ports: str) -> None:

@@ -91,7 +91,7 @@ def _told(scenario: Scenario) -> dict[str, str | int | None]:
     }
 
 
-def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas, *, file: str) -> None:
+def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas, *, next_command: str) -> None:
     """Write what a sweep says as a whole."""
     canvas.paragraph(verdict(grid, tally), bold=True)
     if tally.best is not None:
@@ -104,7 +104,7 @@ def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas,
         heads = [first, "step", "tok/s", "<binds", *(["<with"] if any(row[-1] for row in rows) else [])]
         canvas.table(heads, [row[: len(heads)] for row in rows])
         if len(tally.best_by) > _SHOWN:
-            canvas.paragraph(f"{len(tally.best_by) - _SHOWN} more in the file.", indent="  ")
+            canvas.paragraph(f"{len(tally.best_by) - _SHOWN} more in the table of every point.", indent="  ")
     if tally.reasons:
         canvas.heading("Not legal")
         for reason, count in sorted(tally.reasons.items(), key=lambda item: -item[1])[:_SHOWN]:
@@ -113,8 +113,7 @@ def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas,
         canvas.heading("Defaults taken")
         for default in defaults:
             canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {_reading(file)}", indent="    ")
+    canvas.following(next_command)
 
 
 def verdict(grid: Grid, tally: Tally) -> str:
@@ -157,14 +156,6 @@ def _row(grid: Grid, first: str, value: str | float, point: Point) -> list[str]:
     rest = ", ".join(f"{name.rpartition('.')[2]}={shown(name, other)}" for name, other in others.items())
     rate = units.format_number(float(f"{1 / point.step_s:.3g}"))
     return [shown(first, value), units.format_time(point.step_s), rate, point.binding, rest]
-
-
-def _reading(file: str) -> str:
-    """Return how to read the file."""
-    kind = file.rpartition(".")[2].lower()
-    if kind == "parquet":
-        return f"python -c \"import polars; print(polars.read_parquet('{file}'))\""
-    return f"head {file}" if file not in ("-", "") else "add -o sweep.csv, or sweep.parquet for millions of points"
 
 
 def document(grid: Grid, tally: Tally, file: str) -> dict[str, Any]:

@@ -29,8 +29,7 @@ def write(machine: Machine, canvas: Canvas) -> None:
         canvas.heading("Notes")
         for note in machine.notes:
             canvas.paragraph(f"  {note.text}", indent="    ")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {_next(machine)}")
+    canvas.following(_next(machine))
 
 
 def _verdict(machine: Machine) -> str:

@@ -13,7 +13,7 @@ from nhalf.report.words import counted
 from nhalf.trace.replay import removal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from nhalf.evidence.fit import Fit
     from nhalf.report.canvas import Canvas
@@ -26,7 +26,7 @@ _MOSTLY = 2 / 3
 _MOST_ROWS, _MOST_NOTES, _MOST_RANKS, _LONGEST_NAME = 8, 8, 8, 34
 
 
-def write(study: Study, canvas: Canvas, *, next_command: str, fit: Fit | None = None) -> None:
+def write(study: Study, canvas: Canvas, *, next_commands: Sequence[str], fit: Fit | None = None) -> None:
     """Write the verdict, what was read, the budget, the collectives, the stragglers, the gains, the notes."""
     canvas.paragraph(verdict(study), bold=True)
     canvas.paragraph(_number(study))
@@ -50,8 +50,7 @@ def write(study: Study, canvas: Canvas, *, next_command: str, fit: Fit | None = 
             canvas.paragraph(f"  {note}", indent="    ")
         if len(study.notes) > _MOST_NOTES:
             canvas.paragraph(f"  and {len(study.notes) - _MOST_NOTES} more with --json")
-    canvas.heading("Next")
-    canvas.paragraph(f"  {next_command}", indent="    ")
+    canvas.following(*next_commands)
 
 
 def domination(study: Study) -> str:

@@ -23,7 +23,7 @@ _SOME = 40
 """Places of doubtful rows that are named beyond those with a sentence: what a page holds, and an eye."""
 
 
-def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, arguments: str) -> None:
+def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, next_command: str) -> None:
     """Write the verdict, a line for each group, the worst rows, and what looks wrong in the table.
 
     `arguments` are the files and flags as they are typed again.
@@ -42,8 +42,7 @@ def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, argum
         for reason, rows in found.reasons[:_FEW]:
             canvas.paragraph(f"  {counted(rows)}: {reason}", indent="    ")
     checks(doubts, canvas)
-    canvas.heading("Next")
-    canvas.paragraph(f"  nhalf calibrate {arguments} -o my-stack.toml", indent="    ")
+    canvas.following(next_command)
 
 
 def left_out(*, flags: Sequence[str], unmeasured: int) -> list[str]:

@@ -18,7 +18,7 @@ WORDS = {
     "experts": "reading experts (memory bandwidth)",
     "kv": "reading the key-value cache (memory bandwidth)",
     "compute": "arithmetic",
-    "launch": "fixed time of layers and steps (launch)",
+    "launch": "the fixed time of layers and steps (launch)",
     "latency": "the fixed time of collectives (latency)",
     "bandwidth": "the bytes of collectives (bandwidth)",
     "hand-over": "stage hand-overs",
@@ -73,9 +73,9 @@ def _winners(comparison: Comparison) -> list[str]:
 def of_panel(panel: Panel) -> str:
     """Return the verdict on one batch of one system."""
     if not panel.tied:
-        return "no layout fits in memory."
+        return "No layout fits in memory."
     fastest = panel.fastest
-    found = [_best(panel), *_slower(panel), _capped(panel), _binds(fastest)]
+    found = [_best(panel), _without_peers(fastest), *_slower(panel), _capped(panel), _binds(fastest)]
     sentences = [*found, _links(panel.levers), _best_lever(panel.levers)]
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -91,6 +91,14 @@ def _best(panel: Panel) -> str:
     if len(tied) > 1:
         return f"{joined(tied)} are within 5 %; {name} is fastest at {rate}."
     return f"{name} is fastest: {rate}."
+
+
+def _without_peers(row: Row) -> str:
+    """Return how much slower a step is than with peer access, where it has none and devices talk inside a node."""
+    if row.peers_s is None or row.step_s <= row.peers_s:
+        return ""
+    times = count(float(f"{row.step_s / row.peers_s:.2g}"))
+    return f"With peer access it would take {units.format_time(row.peers_s)}: this is {times} times as long."
 
 
 def count(number: float) -> str:

@@ -1,0 +1,62 @@
+"""What to run after a fit: what settles an open question of it, or a step that is predicted with its link."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from nhalf import units
+from nhalf.collective import Op
+from nhalf.evidence.advice import advise
+from nhalf.evidence.commands import command
+from nhalf.evidence.verdict import is_wrong
+
+if TYPE_CHECKING:
+    from nhalf.evidence.curvefit import CurveFit
+    from nhalf.report.fit import Answer
+
+
+def commands(answer: Answer) -> list[str]:
+    """Return the commands to run next, with remarks that begin with `# `."""
+    curves = answer.fit.curves
+    wrong = next((curve for curve in curves if is_wrong(curve)), None)
+    if wrong is not None:
+        return ["# find out why results are wrong, take no link from this log, and run again:", command(wrong.series)]
+    for curve in curves:
+        advice = advise(curve)
+        if advice is not None:
+            sizes = ", ".join(units.format_size(size) for size in advice.sizes_bytes)
+            of = f"{curve.series.key}: " if len(curves) > 1 else ""
+            return [f"# {of}{advice.why}{f'; add {sizes}' if sizes else ''}:", advice.command, *_bandwidth(answer)]
+    if all(curve.half_size_bytes is None for curve in curves):
+        return [*_bandwidth(answer), "# or measure a sweep of sizes, such as:", command(curves[0].series)]
+    if answer.links:
+        crosses = any((curve.series.key.nodes or 1) > 1 for curve in curves)
+        return [f"{_decode(answer, crosses=crosses)} --links {shlex.quote(answer.links)}"]
+    return [f"{answer.again} -o links.toml"]
+
+
+def _bandwidth(answer: Answer) -> list[str]:
+    """Return the step with the bandwidth of a fit that has no latency: no link is written of it, but it can be set."""
+    if any(curve.half_size_bytes is not None for curve in answer.fit.curves):
+        return []
+    curve = next((each for each in answer.fit.curves if _is_of_link(each)), None)
+    if curve is None or curve.bandwidth is None:
+        return []
+    crosses = (curve.series.key.nodes or 1) > 1
+    tier = "inter_node" if crosses else "intra_node"
+    measured = f"system.fabric.{tier}.bandwidth_bytes_per_s={curve.bandwidth.value / 1e9:.4g}GB/s"
+    remark = "# the step with this bandwidth; the latency stays that of the catalogue:"
+    return [remark, f"{_decode(answer, crosses=crosses)} --set {measured}"]
+
+
+def _is_of_link(curve: CurveFit) -> bool:
+    """Tell whether a curve has the bandwidth of a link: one of messages between two ranks, and nothing else."""
+    return curve.bandwidth is not None and curve.series.key.op is Op.SEND_RECV and not curve.misconfigured
+
+
+def _decode(answer: Answer, *, crosses: bool) -> str:
+    """Return the command that predicts a step over the link that was measured."""
+    inside = 1 << (answer.devices_per_node.bit_length() - 1)
+    degrees = f"{inside},{2 * inside}" if crosses else f"{inside}"
+    return f"nhalf decode {shlex.quote(answer.model)} --on {shlex.quote(answer.system)} --tp {degrees}"
