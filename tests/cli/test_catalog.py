@@ -169,7 +169,7 @@ def test_a_model_shows_what_a_step_hangs_on() -> None:
     assert facts["experts"].startswith("256 in 58 layers, of which a token takes 8")
     assert facts["parameters"].startswith("671 billion, of which a token multiplies with 36.6 billion")
     # A latent of 512 and a rotary key of 64 elements, two bytes each, in 61 layers.
-    assert facts["cache"].startswith(f"{2 * (512 + 64) * 61 / 1000:.1f} kB in bf16")
+    assert facts["cache"].startswith(f"{2 * (512 + 64) * 61 / 1024:.1f} KiB in bf16")
     dense = invoke("catalog", "model", "llama-3.1-70b").out
     assert "64 heads, 8 of keys and values" in dense
     assert "experts" not in dense

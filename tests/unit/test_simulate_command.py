@@ -42,7 +42,7 @@ def test_the_verdict_comes_first_and_the_number_second() -> None:
     lines = invoke(*RING).splitlines()
     assert lines[0] == "ring takes 70.6 us; 99 % of it is latency."
     assert lines[1] == "70.6 us by ring"
-    assert lines[-1].startswith("  add --straggler")
+    assert lines[-1] == f"  nhalf simulate {' '.join(RING)} --draws 10000 --skew exponential:10us"
 
 
 def test_the_page_says_the_path_the_law_and_the_check() -> None:
