@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.calibrate.fit import NOISE
+from nhalf.predict.normal import Z80, Z95
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 
 _STEP: Final = 1e-4
 _LEAST: Final = 1e-9
-_Z80: Final = 1.2815515655446004
-"""Half-width of a normal's 80 % interval."""
-_Z95: Final = 1.959963984540054
-"""Half-width of a normal's 95 % interval, which the low and high of a constant are."""
 
 
 def slopes(step: Response, constants: Mapping[str, float], names: Sequence[str]) -> Array:
@@ -59,9 +56,9 @@ def residual(
     """
     at = [list(fitted.log_sd).index(name) for name in names]
     slope = slopes(step, fitted.constants, names)
-    left = _Z80 * math.sqrt(float(slope @ fitted.covariance[np.ix_(at, at)] @ slope) + NOISE**2)
+    left = Z80 * math.sqrt(float(slope @ fitted.covariance[np.ix_(at, at)] @ slope) + NOISE**2)
     spread = np.array([_log_sd(scenario, name) for name in names])
-    drawn = _Z80 * float(np.linalg.norm(slopes(step, before, names) * spread))
+    drawn = Z80 * float(np.linalg.norm(slopes(step, before, names) * spread))
     low, high = (min(left, math.hypot(side, drawn)) for side in scenario.residual)
     return low, high
 
@@ -71,4 +68,4 @@ def _log_sd(scenario: Scenario, name: str) -> float:
     origin = scenario.origins.get(f"stack.{name}")
     if origin is None or not origin.low or origin.high is None:
         return 0.0
-    return math.log(origin.high / origin.low) / 2 / _Z95
+    return math.log(origin.high / origin.low) / 2 / Z95

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from nhalf.breakdown import columns
+from nhalf.predict.communication import COLLECTIVES
 from nhalf.predict.layer import weights
 from nhalf.predict.step import decode
 
@@ -172,7 +173,7 @@ def _split(name: str, counts: list[int], times: list[float], widest: Scenario) -
         datasheet_bytes_per_s=float(np.mean(device.memory_bandwidth_bytes_per_s)),
         collectives=collectives,
         per_collective_s=float(constant) / collectives,
-        link_s=sum(owed.get(part, 0.0) for part in ("collective_fixed", "collective_transfer")),
+        link_s=sum(owed.get(part, 0.0) for part in COLLECTIVES),
         weights_share=owed.get("weights", 0.0) / shared_out if shared_out else float("nan"),
     )
 

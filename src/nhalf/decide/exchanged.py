@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.breakdown import weighted_parts
-from nhalf.predict.communication import LINK_BYTES
+from nhalf.predict.communication import COLLECTIVES, LINK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nhalf.breakdown import Quantity, Term
 
-_COLLECTIVE: Final = ("collective_fixed", "collective_transfer")
 _PREFILL: Final = "prefill"
 
 
@@ -46,7 +45,7 @@ def _s(leaf: Term, weight: Quantity) -> float:
 
 def _leaves(term: Term, weight: Quantity, *, inside: bool) -> Iterator[tuple[Term, Quantity, bool]]:
     """Yield the terms of collectives with the weights by which they enter, and whether they are part of a prefill."""
-    if term.column in _COLLECTIVE:
+    if term.column in COLLECTIVES:
         yield term, weight, inside
     elif not term.column or term.column == _PREFILL:
         for part, share in weighted_parts(term):

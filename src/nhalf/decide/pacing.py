@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from nhalf.breakdown import Array
     from nhalf.fabric import Fabric
+    from nhalf.predict.response import Mask
     from nhalf.scenario import Scenario
     from nhalf.simulate.program import Program
 
@@ -180,14 +181,11 @@ def pace(
             if progress is not None:
                 progress(len(chosen))
     share = last / (tokens * made.collectives)
-    leads = bool(share.max() > max(LEADS, 1.5 / made.ranks))
-    slow_link = np.zeros(made.ranks)
-    for one, flaps in zip(stragglers, active, strict=True):
-        if one.what == "link" and one.amount > 1:
-            slow_link[one.rank] = max(slow_link[one.rank], flaps.mean())
-    by_link = bool(not leads and slow_link.max() > LEADS)
-    share = slow_link if by_link else share
-    rank, leads = int(np.argmax(share)), leads or by_link
+    by_link = bool(share.max() <= max(LEADS, 1.5 / made.ranks))
+    if by_link:
+        share = _on_slow_links(stragglers, active, made.ranks)
+    leads = bool(share.max() > LEADS)
+    rank = int(np.argmax(share))
     return Pace(
         straggler=", ".join(one.text for one in stragglers),
         tokens_per_s=made.batch / float(steps.mean()),
@@ -195,10 +193,19 @@ def pace(
         step_p99_s=float(np.percentile(steps, 99)),
         pace_rank=rank if leads else None,
         pace_share=float(share[rank]) if leads else 0.0,
-        pace_by_link=by_link,
+        pace_by_link=leads and by_link,
         jitter_s=jitter_s,
         behind=int(active.any(axis=0).sum()),
     )
+
+
+def _on_slow_links(stragglers: Sequence[Straggler], active: Mask, ranks: int) -> Array:
+    """Return the share of the tokens [1] in which each rank is on a slow link; `active` is (stragglers, tokens)."""
+    share = np.zeros(ranks)
+    for one, flaps in zip(stragglers, active, strict=True):
+        if one.what == "link" and one.amount > 1:
+            share[one.rank] = max(share[one.rank], flaps.mean())
+    return share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -30,8 +30,8 @@ class Answer:
     `tpot_s` [s] is the time per token that is kept, `other_tpot_s` [s] the same were the cache of the other dtype;
     `column` is the index of the largest column in `COLUMNS`. `modelled_s` [s] is what no measurement backs: collectives
     without a curve, hand-overs, and the fixed time of kinds of layers that no run was measured with; `exposed_s` [s] is
-    the part of it that incast may multiply. `first_low_s` and
-    `first_high_s` [s] bound the time to the first token (`nhalf.predict.first_token`); both are NaN without prompts.
+    the part of it that incast may multiply. `first_low_s` and `first_high_s` [s] bound the time to the first token
+    (`nhalf.predict.first_token`); both are NaN without prompts.
     """
 
     tpot_s: Array

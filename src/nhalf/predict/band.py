@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from nhalf.predict.incast import drawn_s
+from nhalf.predict.normal import Z80, Z95
 from nhalf.predict.prefill import predicted
 
 if TYPE_CHECKING:
@@ -21,11 +22,7 @@ LEVEL = 0.8
 """Nominal coverage of the band of a prediction."""
 DRAWS = 512
 SEED = 20261129
-_Z80 = 1.2815515655446004
-"""Half-width of a normal's 80 % interval."""
 _LINKS = "system.fabric."
-_Z95 = 1.959963984540054
-"""Half-width of a normal's 95 % interval: low and high of an input are read as such an interval of a log-normal."""
 
 
 def draws(scenario: Scenario, count: int = DRAWS, seed: int = SEED) -> dict[str, Array]:
@@ -56,13 +53,13 @@ def draws(scenario: Scenario, count: int = DRAWS, seed: int = SEED) -> dict[str,
 def _spreads(origin: Datum) -> tuple[float, float]:
     """Return the log-standard deviations below and above the value of a datum with an interval."""
     low, high = cast("float", origin.low), cast("float", origin.high)
-    below = math.log(origin.value / low) / _Z95 if low > 0 else 1.0
-    return below, math.log(high / origin.value) / _Z95
+    below = math.log(origin.value / low) / Z95 if low > 0 else 1.0
+    return below, math.log(high / origin.value) / Z95
 
 
 def _unexplained(scenario: Scenario) -> Array:
     """Return draws of measured over predicted: log-normal on each side, with the half-widths of 80 %."""
-    normal = np.random.default_rng([SEED, 1]).standard_normal(DRAWS) / _Z80
+    normal = np.random.default_rng([SEED, 1]).standard_normal(DRAWS) / Z80
     below, above = scenario.residual
     return np.exp(normal * np.where(normal < 0, below, above))
 

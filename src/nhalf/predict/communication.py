@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nhalf.scenario import Scenario
 
 
+COLLECTIVES: Final = ("collective_fixed", "collective_transfer")
+"""The columns of a step that its collectives make up."""
 LINK_BYTES: Final = "links, transfer"
 """The name of the term that holds what the links take for the bytes of a collective."""
 Known: TypeAlias = tuple[Term, float]

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.breakdown import columns
+from nhalf.predict.communication import COLLECTIVES
+from nhalf.predict.normal import Z80
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array, Term
@@ -33,9 +35,6 @@ COLLAPSE: Final = 10.0
 WAIT_S: Final = 0.2
 """The least time [s] after which Linux sends a lost segment again (TCP_RTO_MIN, above)."""
 _SEED: Final = 20261130
-_Z80: Final = 1.2815515655446004
-"""Half-width of a normal's 80 % interval."""
-_BETWEEN: Final = ("collective_fixed", "collective_transfer")
 
 
 def possible(scenario: Scenario) -> bool:
@@ -50,12 +49,12 @@ def exposed_s(scenario: Scenario, step: Term) -> Array:
     if not possible(scenario):
         return np.zeros(1)
     owed = columns(step)
-    found: Array = sum((np.asarray(owed[name], dtype=np.float64) for name in _BETWEEN if name in owed), np.zeros(1))
+    found: Array = sum((np.asarray(owed[name], dtype=np.float64) for name in COLLECTIVES if name in owed), np.zeros(1))
     return found
 
 
 def drawn_s(scenario: Scenario, step: Term, count: int) -> Array:
     """Return `count` draws of the time [s] that incast adds: none in half, more than `COLLAPSE` says in a tenth."""
-    normal = np.random.default_rng(_SEED).standard_normal(count) / _Z80
+    normal = np.random.default_rng(_SEED).standard_normal(count) / Z80
     added: Array = exposed_s(scenario, step) * np.expm1(math.log(COLLAPSE) * np.maximum(normal, 0.0))
     return added
