@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
@@ -43,14 +43,20 @@ def log2_ceil(value: Quantity) -> Quantity:
     """Return the ceiling of the base-2 logarithm: how many doublings reach `value`."""
     if isinstance(value, np.ndarray):
         return cast("Array", np.ceil(np.log2(value)))
-    return float(math.ceil(math.log2(value)))
+    return float(math.ceil(np.log2(value)))
 
 
 def log2_floor(value: Quantity) -> Quantity:
     """Return the floor of the base-2 logarithm, as integer code computes it."""
     if isinstance(value, np.ndarray):
         return cast("Array", np.floor(np.log2(value)))
-    return float(math.floor(math.log2(value)))
+    return float(math.floor(np.log2(value)))
+
+
+def power(base: Quantity, exponent: Quantity) -> Quantity:
+    """Return `base` to the power of `exponent`, by one routine for floats and arrays: the last digit is the same."""
+    raised = np.power(base, exponent)
+    return raised if isinstance(raised, np.ndarray) else float(raised)
 
 
 FUNCTIONS: dict[str, Callable[..., Quantity]] = {
@@ -61,11 +67,22 @@ FUNCTIONS: dict[str, Callable[..., Quantity]] = {
 }
 """Every function that a formula may call, besides callables among its own inputs."""
 
-_GLOBALS = {"__builtins__": {}, **FUNCTIONS}
+_GLOBALS = {"__builtins__": {}, **FUNCTIONS, "power": power}
 _ALLOWED = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.Load, ast.Call,
     ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub,
 )  # fmt: skip
+
+
+class _Powers(ast.NodeTransformer):
+    """Turns `a ** b` into a call of `power`."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """Return the node, or the call that takes its place."""
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Pow):
+            return node
+        return ast.Call(func=ast.Name(id="power", ctx=ast.Load()), args=[node.left, node.right], keywords=[])
 
 
 @cache
@@ -77,6 +94,7 @@ def _compile(formula: str) -> tuple[CodeType, tuple[str, ...]]:
             message = f"the formula {formula!r} uses {type(node).__name__}, which formulas may not"
             raise TypeError(message)
     names = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in FUNCTIONS)
+    tree = ast.fix_missing_locations(_Powers().visit(tree))
     return compile(tree, f"<formula {formula}>", "eval"), tuple(names)
 
 
@@ -102,6 +120,27 @@ class Term:
         value = f"array of {np.shape(self.value)}" if np.ndim(self.value) else f"{float(self.value):.4g}"
         parts = f": {self.rule} of {', '.join(part.name for part in self.parts)}" if self.parts else ""
         return f"<Term {self.name} = {value} {self.unit}{parts}>"
+
+    def at(self, place: int, count: int) -> Term:
+        """Return the term of one of `count` points over which its values are arrays: every number is a float."""
+        return _taken(self, place, count, {})
+
+
+def _taken(term: Term, place: int, count: int, seen: dict[int, Term]) -> Term:
+    """Return a term at one point; terms that occur in several places of the tree are taken once."""
+    if id(term) not in seen:
+        inputs = {name: _element(given, place, count, seen) for name, given in term.inputs.items()}
+        parts = tuple(_taken(part, place, count, seen) for part in term.parts)
+        value = cast("float", _element(term.value, place, count, seen))
+        seen[id(term)] = replace(term, value=value, inputs=inputs, parts=parts)
+    return seen[id(term)]
+
+
+def _element(given: Input, place: int, count: int, seen: dict[int, Term]) -> Input:
+    """Return what a formula reads at one point."""
+    if isinstance(given, Term):
+        return _taken(given, place, count, seen)
+    return float(np.broadcast_to(given, (count,))[place]) if isinstance(given, np.ndarray) else given
 
 
 Input: TypeAlias = Quantity | Term | Callable[[Quantity], Quantity]

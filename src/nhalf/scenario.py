@@ -87,6 +87,11 @@ class Scenario:
                 self.value(path)  # which refuses it
         return self.moved(changes)
 
+    def at(self, place: int, count: int) -> Scenario:
+        """Return the scenario of one of `count` points over which some of its numbers are arrays."""
+        arrays = [(path, value) for path, value in self.inputs() if isinstance(value, np.ndarray)]
+        return self.moved({path: float(np.broadcast_to(value, (count,))[place]) for path, value in arrays})
+
     def moved(self, changes: Mapping[str, Quantity]) -> Scenario:
         """Return the scenario with some numbers replaced, for paths that are known to be inputs: nothing is checked."""
         return _replaced(self, changes)

@@ -16,7 +16,7 @@ from nhalf.catalog import store
 from nhalf.citation import Datum
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import check
-from nhalf.predict.band import band
+from nhalf.points import points
 from nhalf.predict.response import CONSTANTS, joined, response
 
 if TYPE_CHECKING:
@@ -222,7 +222,8 @@ def _believable(step: Response, scenario: Scenario, anchor: Anchor, predicted_s:
     ratio = anchor.step_s / predicted_s
     if 1 / _FAR <= ratio <= _FAR:
         return
-    low, high = band(scenario)
+    found = points(scenario).at(0)
+    low, high = found.low_s, found.high_s
     if not low <= anchor.step_s <= high:
         factor = f"{max(ratio, 1 / ratio):.3g} times {'longer' if ratio > 1 else 'shorter'} than"
         raise InputError(

@@ -56,11 +56,13 @@ class CurveAt:
         xs, ys = self.log2_sizes, self.log2_times
         if not xs:
             return 0.0
-        x = math.log2(size_bytes) if size_bytes > 0 else -math.inf
+        x = float(np.log2(max(size_bytes, math.exp2(xs[0]))))
         if x <= xs[0]:
-            return math.exp2(ys[0])
+            return float(np.exp2(ys[0]))
         i = min(bisect_right(xs, x), len(xs) - 1)
-        return math.exp2(ys[i - 1] + (ys[i] - ys[i - 1]) * ((x - xs[i - 1]) / (xs[i] - xs[i - 1])))
+        # The order of operations is that of np.interp, so that a float and an array give the same last digit.
+        slope = (ys[i] - ys[i - 1]) / (xs[i] - xs[i - 1])
+        return float(np.exp2(slope * (x - xs[i - 1]) + ys[i - 1]))
 
     def _of_array(self, sizes_bytes: Array) -> Array:
         if not self.log2_sizes:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from nhalf.breakdown import Term
 from nhalf.collective import Op, Routed
 from nhalf.decide.elasticity import elasticities
 from nhalf.decide.levers import Lever, levers
-from nhalf.decide.regime import Crossover, best, binding, crossover, step_columns
+from nhalf.decide.regime import Crossover, best, crossover
 from nhalf.decide.remedies import Remedy, remedies
 from nhalf.decide.split import Split, split
 from nhalf.errors import NoAnswerError
-from nhalf.predict import exchange
-from nhalf.predict.band import band
+from nhalf.points import Point, points
 from nhalf.predict.communication import measured_curve
-from nhalf.predict.layer import running
-from nhalf.predict.memory import Fit, Memory, fits, memory
 from nhalf.predict.prefill import predicted
 from nhalf.predict.routed import PROMPT, STEP, curve_for
 from nhalf.predict.transfer import kv_transfer
@@ -26,103 +23,66 @@ from nhalf.predict.transfer import kv_transfer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nhalf.breakdown import Term
     from nhalf.curve import MeasuredCurve
     from nhalf.link import Link
     from nhalf.scenario import Scenario
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Row:
-    """One scenario and its answer."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Row(Point):
+    """One point, and what a comparison says of it besides."""
 
-    scenario: Scenario
-    step: Term
-    low_s: float
-    high_s: float
-    memory: Memory
-    fits: Fit
-    elasticities: dict[str, float]
     transfer: Term | None = None
     peers_s: float | None = None
     """The time [s] of the same step where devices of a node reach each other directly, where they do not here."""
 
-    @property
-    def step_s(self) -> float:
-        """Return the time [s] of the step."""
-        return float(self.step.value)
+    @cached_property
+    def elasticities(self) -> dict[str, float]:
+        """Return by how many per cent the step moves for one per cent of an input, by path."""
+        return elasticities(self.scenario)
 
     @property
-    def memory_bytes(self) -> float:
-        """Return the bytes that the fullest device holds."""
-        return self.memory.needed_bytes
-
-    @property
-    def prefills(self) -> bool:
-        """Tell whether the row is of a prefill."""
-        return self.scenario.workload.phase == "prefill"
-
-    @property
-    def accepted_tokens(self) -> float:
-        """Return the tokens that each sequence keeps of a step."""
-        return float(self.scenario.workload.accepted_tokens)
-
-    @property
-    def token_s(self) -> float:
-        """Return the time [s] of each token that a sequence keeps; of a prefill, that of the whole."""
-        return self.step_s / self.accepted_tokens
-
-    @property
-    def running(self) -> float:
-        """Return the sequences that run at once: fewer than the batch where the cache has no room for all."""
-        return _running(self.scenario)
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Return the tokens per second of one replica: kept ones of a decode, prompt tokens of a prefill."""
-        per_sequence = float(self.scenario.workload.prompt_tokens) if self.prefills else self.accepted_tokens
-        return self.running * per_sequence / self.step_s
-
-    @property
-    def tokens_per_s_per_user(self) -> float:
-        """Return the tokens per second of a sequence that runs."""
-        return self.tokens_per_s / self.running
+    def label(self) -> str:
+        """Return the layout in short."""
+        return self.layout_name
 
     @property
     def tensor_parallel(self) -> int:
         """Return the TP degree."""
-        return self.scenario.layout.tensor_parallel
+        return self.tp
 
     @property
-    def label(self) -> str:
-        """Return the layout in short, such as TP8 or TP4 PP2."""
-        return self.scenario.layout.name
+    def fits(self) -> str:
+        """Return whether it fits in memory."""
+        return self.fits_memory
 
     @property
-    def batch(self) -> float:
-        """Return the batch."""
-        return float(self.scenario.workload.batch)
+    def token_s(self) -> float:
+        """Return the time [s] per token."""
+        return self.tpot_s
 
     @property
-    def nodes(self) -> int:
-        """Return how many nodes the TP group spans."""
-        return self.scenario.layout.nodes(self.scenario.system.fabric)
+    def routed(self) -> dict[str, str]:
+        """Return the measured curves of the exchange."""
+        return self.exchange_curves
 
     @property
     def crosses_nodes(self) -> bool:
         """Tell whether a collective of the layout crosses nodes; stage hand-overs may do so without one."""
-        return self.scenario.system.fabric.span(self.scenario.layout.stage_devices).nodes > 1
+        return self.scenario.system.fabric.span(self.layout.stage_devices).nodes > 1
 
     @property
     def split(self) -> Split | None:
         """Return what it costs that TP is split over nodes, None where it is not, or where nodes are single devices."""
         fabric = self.scenario.system.fabric
-        divided = self.scenario.layout.tensor_group.span(fabric).nodes > 1 and fabric.devices_per_node > 1
+        divided = self.layout.tensor_group.span(fabric).nodes > 1 and fabric.devices_per_node > 1
         return split(self.scenario) if divided else None
 
     @property
-    def routed(self) -> dict[str, str]:
+    def exchange_curves(self) -> dict[str, str]:
         """Return the measured curve of each way of tokens to experts and back, empty for one that has none."""
-        layout, kernels = self.scenario.layout, PROMPT if self.prefills else STEP
+        layout, kernels = self.layout, PROMPT if self.prefills else STEP
         if layout.routed_exchange != "all-to-all" or layout.attention_dp == 1:
             return {}
         found = {way: curve_for(self.scenario, way, kernels) for way in Routed}
@@ -131,23 +91,8 @@ class Row:
     @property
     def curve(self) -> MeasuredCurve | None:
         """Return the measured curve of the layout's all-reduce, None where there is none."""
-        group = self.scenario.layout.tensor_group
+        group = self.layout.tensor_group
         return measured_curve(self.scenario, Op.ALL_REDUCE, group) if group.ranks > 1 else None
-
-    @property
-    def columns(self) -> dict[str, float]:
-        """Return the columns [s] that add up to the step."""
-        return step_columns(self.step)
-
-    @property
-    def binding(self) -> str:
-        """Return the word for what binds."""
-        return binding(self.step)
-
-    @property
-    def kind(self) -> str:
-        """Return whether the collectives are measured curves on their own links, or modelled."""
-        return exchange.kind(self.scenario)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -216,34 +161,15 @@ def compare(
     found: dict[tuple[str, int], Crossover] = {}
     for panel in panels:
         for row in panel.rows:
-            if row.tensor_parallel > 1 and (panel.system, row.tensor_parallel) not in found:
-                found[panel.system, row.tensor_parallel] = crossover(row.scenario)
+            if row.tp > 1 and (panel.system, row.tp) not in found:
+                found[panel.system, row.tp] = crossover(row.scenario)
     return Comparison(panels=panels, crossovers=tuple(found.values()))
 
 
-def _running(scenario: Scenario) -> float:
-    """Return the sequences of a scenario that run at once."""
-    found = running(scenario)
-    return float(found.value if isinstance(found, Term) else found)
-
-
 def _row(scenario: Scenario, cache_link: Link | None, direct: Scenario | None) -> Row:
-    """Return the answer to one scenario.
-
-    Where requests queue for room in the cache, what must fit is one of them on each rank.
-    """
-    low, high = band(scenario)
-    runs = _running(scenario)
-    capped = runs < float(scenario.workload.batch)
-    least = scenario.having({"workload.batch": float(scenario.layout.attention_dp)}) if capped else scenario
+    """Return the answer to one scenario."""
     return Row(
-        scenario=scenario,
-        step=predicted(scenario),
-        low_s=low,
-        high_s=high,
-        memory=memory(scenario.having({"workload.batch": runs})),
-        fits=fits(least),
-        elasticities=elasticities(scenario),
+        points=points(scenario),
         transfer=None if cache_link is None else kv_transfer(scenario, cache_link),
         peers_s=None if direct is None else float(predicted(direct).value),
     )
@@ -251,7 +177,7 @@ def _row(scenario: Scenario, cache_link: Link | None, direct: Scenario | None) -
 
 def _panel(system: str, batch: float, rows: list[Row], *, launched: bool) -> Panel:
     """Return a panel with its best layouts and the levers of the fastest."""
-    tied = tuple(rows[index] for index in best([None if row.fits == "no" else row.step_s for row in rows]))
+    tied = tuple(rows[index] for index in best([None if row.fits_memory == "no" else row.step_s for row in rows]))
     fastest = min(tied, key=lambda row: row.step_s) if tied else rows[0]
     return Panel(
         system=system,

@@ -11,17 +11,16 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.decide.grid import Task, evaluate
+from nhalf.decide.grid import Task, evaluate, evaluate_sent
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from nhalf.breakdown import Array
-    from nhalf.decide.grid import Grid
+    from nhalf.decide.grid import Grid, Numbers
 
-Answered = tuple[Task, "Array | None"]
+Answered = tuple[Task, "Numbers | None"]
 AHEAD: Final = 3
 """Tasks under way for each worker: one that runs, and others so that it never waits."""
 PATIENCE_S: Final = 10
@@ -33,7 +32,8 @@ _NEW_POOLS: Final = 3
 def here(grid: Grid, tasks: Iterable[Task]) -> Generator[Answered, None, None]:
     """Yield every task with its numbers, evaluated in this process; None for a cell that is not legal."""
     for task in tasks:
-        yield task, None if grid.cells[task.cell].scenario is None else evaluate(grid.payload(task), task)
+        cell = grid.workload(task)
+        yield task, None if cell is None else evaluate(cell, task)
 
 
 def processes(grid: Grid, tasks: Iterable[Task], workers: int) -> Generator[Answered, None, None]:
@@ -96,7 +96,7 @@ def cluster(grid: Grid, tasks: Iterable[Task], address: str) -> Generator[Answer
     try:
         workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
 
-        def submit(function: Callable[..., Array], *arguments: object) -> Any:  # noqa: ANN401  a Dask future has no type
+        def submit(function: Callable[..., Numbers], *arguments: object) -> Any:  # noqa: ANN401  a Dask future has no type
             return client.submit(function, *arguments, pure=False)
 
         yield from _window(grid, iter(tasks), deque(), submit, AHEAD * workers)
@@ -112,7 +112,7 @@ def _window(
 
     def start(task: Task) -> None:
         legal = grid.cells[task.cell].scenario is not None
-        under_way.append((task, submit(evaluate, grid.payload(task), task) if legal else None))
+        under_way.append((task, submit(evaluate_sent, grid.payload(task), task) if legal else None))
 
     for left in list(waiting):  # those that a lost pool left behind
         start(left)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.decide.levers import levers, of_links
-from nhalf.predict.memory import needed, usable_bytes
-from nhalf.predict.step import decode
+from nhalf.points import Points
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,10 +49,8 @@ def steps(option: Option, batches: Array) -> Array:
     """Return the time per token [s] of every layout (rows) at every batch, infinite where it does not fit."""
     rows = []
     for index in range(len(option.layouts)):
-        scenario = option.scenario(index, batches)
-        step = np.broadcast_to(np.asarray(decode(scenario).value), batches.shape)
-        held = np.broadcast_to(np.asarray(needed(scenario).value), batches.shape)
-        rows.append(np.where(held <= usable_bytes(scenario)[1], step / scenario.workload.accepted_tokens, np.inf))
+        found = option.points(index, batches)
+        rows.append(np.where(found.fit_codes > 0, found.tpot_s, np.inf))
     return np.stack(rows)
 
 
@@ -120,8 +117,8 @@ def link_gains(now: Option, batches: Array) -> Gains:
 def _gain(scenario: Scenario, lever: Lever, before: Array) -> Array:
     """Return the part of the steps [1] that a lever saves at every batch."""
     moved = scenario.having({lever.path: scenario.value(lever.path) * lever.factor})
-    after: Array = np.broadcast_to(decode(moved).value, before.shape) / scenario.workload.accepted_tokens
-    return 1 - after / before
+    found: Array = 1 - Points(scenario=moved, count=len(before)).tpot_s / before
+    return found
 
 
 def wider_runs(found: Gains) -> tuple[tuple[int, int], ...]:

@@ -6,31 +6,35 @@ inside a cell as arrays. A point that is not legal keeps its place, with the rea
 
 from __future__ import annotations
 
+import math
 import pickle
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from nhalf.breakdown import columns
-from nhalf.decide.regime import BINDING
 from nhalf.decide.sweep import CHUNK
-from nhalf.predict.memory import USABLE_SHARE, needed, usable_bytes
-from nhalf.predict.step import COLUMNS, decode
+from nhalf.points import Points
+from nhalf.predict.memory import FITS
+from nhalf.predict.step import BINDING, COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from nhalf.breakdown import Array, Quantity
     from nhalf.scenario import Scenario
 
 TASK_POINTS: Final = 32 * CHUNK
 """Points of one task: 262144, so that its numbers take 25 MB and its words on the wire a small part of its time."""
-ROWS: Final = ("step", *COLUMNS, "memory", "fits")
-"""What is evaluated of a point, in this order: times [s], bytes, and whether it fits (0 no, 1 marginal, 2 yes)."""
-FITS: Final = ("no", "marginal", "yes")
-_MEMORY: Final = "system.device.memory_bytes"
+NUMBERS: Final = (
+    "step_s", "tpot_s", *(f"{name}_s" for name in COLUMNS), "running", "tokens_per_s_per_user", "tokens_per_s_per_gpu",
+    "memory_bytes", "binding", "fits_memory",
+)  # fmt: skip
+"""What is evaluated of a point, by its key; `binding` is an index in `COLUMNS`, `fits_memory` one in `FITS`."""
+Numbers: TypeAlias = "dict[str, Array]"
+Workload: TypeAlias = "tuple[Scenario, tuple[tuple[str, Array], ...]]"
+"""What is needed to evaluate a cell: its scenario, and the paths and values of the inner axes."""
 _PROMPT, _OUTPUT, _CONTEXT = "workload.prompt_tokens", "workload.output_tokens", "workload.context_tokens"
 
 
@@ -77,10 +81,14 @@ class Grid:
             for start in range(0, count, points):
                 yield Task(cell=cell, start=start, stop=min(start + points, count))
 
+    def workload(self, task: Task) -> Workload | None:
+        """Return what is needed to evaluate a task's cell; None where that is not legal."""
+        scenario = self.cells[task.cell].scenario
+        return None if scenario is None else (scenario, tuple((axis.path, axis.values) for axis in self.inner))
+
     def payload(self, task: Task) -> bytes:
-        """Return what a process needs to know of a task's cell besides the task."""
-        paths = tuple((axis.path, axis.values) for axis in self.inner)
-        return pickle.dumps((self.cells[task.cell].scenario, paths), protocol=pickle.HIGHEST_PROTOCOL)
+        """Return the workload of a task for another process."""
+        return pickle.dumps(self.workload(task), protocol=pickle.HIGHEST_PROTOCOL)
 
     def values(self, task: Task) -> dict[str, Array]:
         """Return the values of the inner axes at a task's points, by name."""
@@ -112,44 +120,55 @@ def _places(start: int, stop: int, lengths: list[int]) -> list[Array]:
     return found[::-1]
 
 
-def evaluate(payload: bytes, task: Task) -> Array:
-    """Return the numbers of a task's points, a row for each of `ROWS`."""
-    scenario, axes = _unpacked(payload)
-    answers = np.empty((len(ROWS), task.points))
+def evaluate(cell: Workload, task: Task) -> Numbers:
+    """Return the numbers of a task's points, arrays of one entry a point by the keys of `NUMBERS`."""
+    scenario, axes = cell
+    answers: Numbers = {name: np.empty(task.points) for name in NUMBERS}
     lengths = [len(values) for _, values in axes]
     for start in range(task.start, task.stop, CHUNK):
         stop = min(start + CHUNK, task.stop)
         places = _places(start, stop, lengths)
-        changes = {path: values[place] for (path, values), place in zip(axes, places, strict=True)}
-        _fill(answers[:, start - task.start : stop - task.start], scenario, changes)
+        changes: dict[str, Quantity] = {path: values[place] for (path, values), place in zip(axes, places, strict=True)}
+        found = _points(scenario, changes, stop - start)
+        here = slice(start - task.start, stop - task.start)
+        for name, values in numbers_of(found).items():
+            answers[name][here] = values
     return answers
 
 
+def evaluate_sent(payload: bytes, task: Task) -> Numbers:
+    """Return the numbers of a task's points in a process that was sent its cell by `Grid.payload`."""
+    return evaluate(_unpacked(payload), task)
+
+
 @lru_cache(maxsize=4)
-def _unpacked(payload: bytes) -> tuple[Scenario, tuple[tuple[str, Array], ...]]:
+def _unpacked(payload: bytes) -> Workload:
     """Return a payload as it was; the last few are kept, because tasks of a cell follow each other."""
-    found: tuple[Scenario, tuple[tuple[str, Array], ...]] = pickle.loads(payload)  # noqa: S301  made by Grid.payload
+    found: Workload = pickle.loads(payload)  # noqa: S301  made by Grid.payload
     return found
 
 
-def _fill(answers: Array, scenario: Scenario, changes: Mapping[str, Quantity]) -> None:
-    """Write the numbers of some points into columns of the answers."""
-    changed = dict(changes)
-    if _PROMPT in changed or _OUTPUT in changed:
-        prompt, output = (changed.get(path, scenario.value(path)) for path in (_PROMPT, _OUTPUT))
-        changed.setdefault(_CONTEXT, prompt + output / 2)
-    moved = scenario.having(changed)
-    step = decode(moved)
-    answers[0] = step.value
-    owed = columns(step)
-    for row, name in enumerate(COLUMNS, start=1):
-        answers[row] = owed.get(name, 0.0)
-    held = needed(moved).value
-    low, high = usable_bytes(scenario)
-    if _MEMORY in changed:
-        low = high = USABLE_SHARE * changed[_MEMORY]  # type: ignore[assignment]
-    answers[-2] = held
-    answers[-1] = np.where(held <= low, 2.0, np.where(held <= high, 1.0, 0.0))
+def _points(scenario: Scenario, changes: dict[str, Quantity], count: int) -> Points:
+    """Return the points of a cell; a context that no axis states follows the prompts."""
+    if _PROMPT in changes or _OUTPUT in changes:
+        prompt, output = (changes.get(path, scenario.value(path)) for path in (_PROMPT, _OUTPUT))
+        changes.setdefault(_CONTEXT, prompt + output / 2)
+    return Points(scenario=scenario.moved(changes), count=count)
+
+
+def numbers_of(found: Points) -> Numbers:
+    """Return what a table says of points, by the keys of `NUMBERS`."""
+    return {
+        "step_s": found.step_s,
+        "tpot_s": found.tpot_s,
+        **{f"{name}_s": owed for name, owed in found.columns.items()},
+        "running": found.running,
+        "tokens_per_s_per_user": found.tokens_per_s_per_user,
+        "tokens_per_s_per_gpu": found.tokens_per_s_per_gpu,
+        "memory_bytes": found.memory_bytes,
+        "binding": found.binds.astype(np.float64),
+        "fits_memory": found.fit_codes.astype(np.float64),
+    }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,10 +182,10 @@ class Tally:
     legal: int = 0
     fitting: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    best: Point | None = None
-    best_by: dict[str | int | float, Point] = field(default_factory=dict)
+    best: Spot | None = None
+    best_by: dict[str | int | float, Spot] = field(default_factory=dict)
 
-    def add(self, grid: Grid, task: Task, answers: Array | None) -> None:
+    def add(self, grid: Grid, task: Task, answers: Numbers | None) -> None:
         """Count a task's points, and keep the fastest of them."""
         self.points += task.points
         cell = grid.cells[task.cell]
@@ -174,44 +193,85 @@ class Tally:
             self.reasons[cell.reason] = self.reasons.get(cell.reason, 0) + task.points
             return
         self.legal += task.points
-        fits = answers[-1] > 0
+        fits = answers["fits_memory"] > 0
         self.fitting += int(np.count_nonzero(fits))
-        steps = np.where(fits, answers[0], np.inf)
-        point = _point(grid, task, answers, steps)
-        if point and (self.best is None or point.step_s < self.best.step_s):
-            self.best = point
+        times = np.where(fits, answers["tpot_s"], np.inf)
+        spot = _fastest(grid, task, answers, times)
+        if spot and (self.best is None or spot.tpot_s < self.best.tpot_s):
+            self.best = spot
         if grid.outer:
-            self._first(cell.labels[0], point)
+            self._first(cell.labels[0], spot)
             return
         values = grid.values(task)[grid.inner[0].name]
         for value in np.unique(values).tolist():
-            self._first(value, _point(grid, task, answers, np.where(values == value, steps, np.inf)))
+            self._first(value, _fastest(grid, task, answers, np.where(values == value, times, np.inf)))
 
-    def _first(self, value: str | float, point: Point | None) -> None:
+    def _first(self, value: str | float, spot: Spot | None) -> None:
         """Keep a point when it is the fastest of a value of the first axis."""
-        if point and (value not in self.best_by or point.step_s < self.best_by[value].step_s):
-            self.best_by[value] = point
+        if spot and (value not in self.best_by or spot.tpot_s < self.best_by[value].tpot_s):
+            self.best_by[value] = spot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One point: its axes by name, its step [s], and what binds."""
+class Spot:
+    """One point of a grid: its axes by name and its numbers by key; without numbers it is not legal, for a reason."""
 
     axes: dict[str, str | int | float]
-    step_s: float
-    binding: str
+    numbers: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def step_s(self) -> float:
+        """Return its step [s]; NaN where it is not legal."""
+        return self.numbers.get("step_s", math.nan)
+
+    @property
+    def tpot_s(self) -> float:
+        """Return its time per token [s]; NaN where it is not legal."""
+        return self.numbers.get("tpot_s", math.nan)
+
+    @property
+    def tokens_per_s_per_user(self) -> float:
+        """Return the tokens/s of a sequence; NaN where it is not legal."""
+        return self.numbers.get("tokens_per_s_per_user", math.nan)
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        """Return the tokens/s of a device; NaN where it is not legal."""
+        return self.numbers.get("tokens_per_s_per_gpu", math.nan)
+
+    @property
+    def columns(self) -> dict[str, float]:
+        """Return the columns of its step [s], by the names of `COLUMNS`."""
+        return {name: self.numbers[f"{name}_s"] for name in COLUMNS} if self.numbers else {}
+
+    @property
+    def binding(self) -> str:
+        """Return the word for the largest column."""
+        return BINDING[COLUMNS[int(self.numbers["binding"])]] if self.numbers else ""
+
+    @property
+    def fits_memory(self) -> str:
+        """Return whether it fits in memory."""
+        return FITS[int(self.numbers["fits_memory"])] if self.numbers else "no"
 
 
-def _point(grid: Grid, task: Task, answers: Array, steps: Array) -> Point | None:
+def spots(grid: Grid, task: Task, answers: Numbers | None) -> Iterator[Spot]:
+    """Yield the points of a task."""
+    cell, inner = grid.cells[task.cell], grid.values(task)
+    labels = dict(zip(grid.outer, cell.labels, strict=True))
+    for place in range(task.points):
+        axes = {**labels, **{name: float(values[place]) for name, values in inner.items()}}
+        if answers is None:
+            yield Spot(axes=axes, reason=cell.reason)
+        else:
+            yield Spot(axes=axes, numbers={name: float(values[place]) for name, values in answers.items()})
+
+
+def _fastest(grid: Grid, task: Task, answers: Numbers, times: Array) -> Spot | None:
     """Return the fastest point of a task, or None where none fits."""
-    place = int(np.argmin(steps))
-    if not np.isfinite(steps[place]):
+    place = int(np.argmin(times))
+    if not np.isfinite(times[place]):
         return None
     one = Task(cell=task.cell, start=task.start + place, stop=task.start + place + 1)
-    inner = {name: float(values[0]) for name, values in grid.values(one).items()}
-    owed = answers[1 : 1 + len(COLUMNS), place]
-    return Point(
-        axes={**dict(zip(grid.outer, grid.cells[task.cell].labels, strict=True)), **inner},
-        step_s=float(steps[place]),
-        binding=BINDING[COLUMNS[int(np.argmax(owed))]],
-    )
+    return next(spots(grid, one, {name: values[place : place + 1] for name, values in answers.items()}))

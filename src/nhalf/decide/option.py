@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from nhalf.decide.regime import TIE
+from nhalf.points import Points
 from nhalf.predict.band import draws
 
 if TYPE_CHECKING:
-    from nhalf.breakdown import Quantity
+    from nhalf.breakdown import Array, Quantity
     from nhalf.scenario import Scenario
 
 SAME_STACK: Final = TIE
@@ -66,6 +67,10 @@ class Option:
         base = self.layouts[layout]
         changes = {move.path: move.of(base.value(move.path)) for move in self.moves}
         return base.having({**changes, "workload.batch": batch})
+
+    def points(self, layout: int, batches: Array) -> Points:
+        """Return the points of one of the layouts at several batches, with the moves made."""
+        return Points(scenario=self.scenario(layout, batches), count=len(batches))
 
     def drawn(self, layout: int, batch: float) -> Scenario:
         """Return the scenario with every uncertain input drawn; a moved one is drawn, then moved."""

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.breakdown import columns
 from nhalf.decide.elasticity import elasticities
 from nhalf.decide.flips import LARGEST_BATCH, Flip, Gains, flips, gains, link_gains, steps, wider_runs
 from nhalf.decide.levers import levers, of_links
 from nhalf.decide.nearest import nearest
 from nhalf.decide.option import Option
-from nhalf.decide.regime import BINDING
 from nhalf.errors import NoAnswerError
+from nhalf.points import Point
 from nhalf.predict.band import DRAWS, LEVEL
 from nhalf.predict.memory import memory
-from nhalf.predict.step import COLUMNS, decode
+from nhalf.predict.step import decode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,30 +28,11 @@ if TYPE_CHECKING:
     from nhalf.scenario import Scenario
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class State:
-    """A machine at one batch in the fastest layout that fits: its scenario and its step [s], column by column."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class State(Point):
+    """A machine at one batch in the fastest layout that fits; `layout_index` is its place among the layouts."""
 
-    scenario: Scenario
-    layout: int
-    step_s: float
-    owed: Mapping[str, float]
-
-    @property
-    def binding(self) -> str:
-        """Return the word for the largest column."""
-        return BINDING[max(COLUMNS, key=lambda name: self.owed[name])]
-
-    @property
-    def tokens_per_s_per_user(self) -> float:
-        """Return the tokens that a sequence gets each second."""
-        return float(np.mean(self.scenario.workload.accepted_tokens)) / self.step_s
-
-    @property
-    def tokens_per_s_per_gpu(self) -> float:
-        """Return the tokens that a device gives each second."""
-        batch = float(np.mean(self.scenario.workload.batch))
-        return batch * self.tokens_per_s_per_user / self.scenario.layout.devices
+    layout_index: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -210,15 +190,7 @@ def _state(option: Option, batch: int) -> State | None:
     index = int(np.argmin(found))
     if not np.isfinite(found[index]):
         return None
-    scenario = option.scenario(index, float(batch))
-    step = decode(scenario)
-    owed = columns(step)
-    return State(
-        scenario=scenario,
-        layout=index,
-        step_s=float(step.value),
-        owed={name: float(owed.get(name, 0.0)) for name in COLUMNS},
-    )
+    return State(points=option.points(index, np.array([float(batch)])), layout_index=index)
 
 
 def _effect(option: Option, batch: int, now: Option, before: State) -> Effect:
@@ -229,10 +201,10 @@ def _effect(option: Option, batch: int, now: Option, before: State) -> Effect:
     # The gain of a cheaper step per token: where tokens per step differ, per token is what counts.
     kept = float(np.mean(before.scenario.workload.accepted_tokens))
     keeps = float(np.mean(after.scenario.workload.accepted_tokens))
-    first = np.broadcast_to(decode(now.drawn(before.layout, float(batch))).value, DRAWS) / kept
-    second = np.broadcast_to(decode(option.drawn(after.layout, float(batch))).value, DRAWS) / keeps
+    first = np.broadcast_to(decode(now.drawn(before.layout_index, float(batch))).value, DRAWS) / kept
+    second = np.broadcast_to(decode(option.drawn(after.layout_index, float(batch))).value, DRAWS) / keeps
     low, high = np.quantile(1 - second / first, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    gain = 1 - after.step_s / keeps / (before.step_s / kept)
+    gain = 1 - after.tpot_s / before.tpot_s
     return Effect(option=option, batch=batch, before=before, after=after, gain=gain,
                   low=min(float(low), gain), high=max(float(high), gain))  # fmt: skip
 

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 def scores(candidate: Candidate, wish: Wish) -> Array:
     """Return what is wanted most of, at every batch; money goes as tokens of a GPU do."""
-    return candidate.per_user if wish.goal == "latency" else candidate.per_gpu
+    found = candidate.points
+    return found.tokens_per_s_per_user if wish.goal == "latency" else found.tokens_per_s_per_gpu
 
 
 def meets(candidate: Candidate, wish: Wish) -> Array:
     """Return whether the limits hold at every batch: 0 no, 1 perhaps, 2 yes."""
     found = np.where(candidate.marginal, 1, 2)
     if wish.tpot_s is not None:
-        found = np.where(candidate.tpot_s <= wish.tpot_s, found, 0)
+        found = np.where(candidate.points.tpot_s <= wish.tpot_s, found, 0)
     if wish.ttft_s is not None and np.any(found > 0) and candidate.first_s is not None:
         low, high = candidate.first_s
         found = np.where(low > wish.ttft_s, 0, np.where(high > wish.ttft_s, np.minimum(found, 1), found))
@@ -36,7 +37,14 @@ def best(candidate: Candidate, wish: Wish) -> Choice:
         place = int(np.argmax(np.where(held > 0, wanted, -np.inf)))
     else:
         place = int(np.argmin(missed(candidate, wish)))
-    return Choice(candidate=candidate, place=place, meets=word(held[place]), score=float(wanted[place]))
+    return choice(candidate, place, code=held[place], score=wanted[place])
+
+
+def choice(candidate: Candidate, place: int, *, code: int, score: float, pareto: bool = False) -> Choice:
+    """Return one point of a layout as a row."""
+    return Choice(
+        points=candidate.points, place=place, candidate=candidate, meets=word(code), score=float(score), pareto=pareto
+    )
 
 
 def word(code: int) -> Literal["yes", "marginal", "no"]:
@@ -48,7 +56,7 @@ def missed(candidate: Candidate, wish: Wish) -> Array:
     """Return by what factor the limits are missed at every batch: the worse of the two, at least 1 where they hold."""
     factors = np.ones(len(candidate.batches))
     if wish.tpot_s is not None:
-        factors = np.maximum(factors, candidate.tpot_s / wish.tpot_s)
+        factors = np.maximum(factors, candidate.points.tpot_s / wish.tpot_s)
     if wish.ttft_s is not None and candidate.first_s is not None:
         factors = np.maximum(factors, candidate.first_s[0] / wish.ttft_s)
     return factors

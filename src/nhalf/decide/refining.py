@@ -38,7 +38,7 @@ def refine(candidate: Candidate, wish: Wish) -> Candidate:
 
 def _served(candidate: Candidate, wish: Wish) -> Array:
     """Return tokens/s of a device at every batch, 0 where the limits do not hold."""
-    return np.where(ranking.meets(candidate, wish) > 0, candidate.per_gpu, 0.0)
+    return np.where(ranking.meets(candidate, wish) > 0, candidate.points.tokens_per_s_per_gpu, 0.0)
 
 
 def _decoded(candidate: Candidate, wish: Wish) -> Array:

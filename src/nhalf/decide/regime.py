@@ -7,37 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.breakdown import columns
 from nhalf.collective import Op
 from nhalf.curve import fit_line
 from nhalf.predict.communication import collective, is_measured, measured_curve
-from nhalf.predict.step import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.breakdown import Array, Term
+    from nhalf.breakdown import Array
     from nhalf.scenario import Scenario
 
 TIE = 0.05
 """Layouts within 5 % of the fastest are one answer: a repeated run differs by 2 % median, 9 % in a quarter of cases."""
-BINDING = {
-    "weights": "weights", "experts": "experts", "kv": "kv", "compute": "compute", "launch": "launch",
-    "collective_fixed": "latency", "collective_transfer": "bandwidth", "hand_over": "hand-over", "prefill": "prefill",
-}  # fmt: skip
-"""The word for a step that is bound by a column."""
-
-
-def step_columns(step: Term) -> dict[str, float]:
-    """Return every column of a scalar step [s], 0 for those that it does not have."""
-    owed = columns(step)
-    return {name: float(owed.get(name, 0.0)) for name in COLUMNS}
-
-
-def binding(step: Term) -> str:
-    """Return the word for the largest column of a scalar step."""
-    owed = step_columns(step)
-    return BINDING[max(COLUMNS, key=lambda name: owed[name])]
 
 
 def best(steps_s: Sequence[float | None]) -> list[int]:

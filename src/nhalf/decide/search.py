@@ -18,7 +18,7 @@ from nhalf.decide.regime import TIE
 from nhalf.predict.exchange import kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nhalf.decide.pools import Pools
     from nhalf.layout import Layout
@@ -73,24 +73,18 @@ class Plan:
         for candidate in self.candidates:
             meets, scores = ranking.meets(candidate, self.wish), ranking.scores(candidate, self.wish)
             for place, (code, score) in enumerate(zip(meets.tolist(), scores.tolist(), strict=True)):
-                yield Choice(candidate=candidate, place=place, meets=ranking.word(code), score=score)
+                yield ranking.choice(candidate, place, code=code, score=score)
 
     def records(self, *, every: bool = False) -> list[dict[str, Any]]:
         """Return rows by the keys of the contract: the best of each layout and the front, or every point."""
         found: dict[tuple[int, int], Choice] = {}
         for row in (*self.rows, *self.pareto, *(self.every() if every else ())):
             found.setdefault((id(row.candidate), row.place), row)
-        ends = _bands(found.values())
-        return [self._record(row, *ends[key]) for key, row in found.items()]
+        return [self.record(row) for row in found.values()]
 
     def record(self, row: Choice) -> dict[str, Any]:
         """Return one row by the keys of the contract."""
-        return self._record(row, *row.band_s)
-
-    def _record(self, row: Choice, low_s: float, high_s: float) -> dict[str, Any]:
-        """Return one row by the keys of the contract, with the ends of the band of its time per token [s]."""
         layout, scenario = row.layout, row.candidate.scenario
-        first = row.ttft_s or (None, None)
         return {
             "system": scenario.system.name,
             "layout": name(layout),
@@ -104,20 +98,23 @@ class Plan:
             "replicas": self.replicas(layout),
             "nodes": layout.nodes(scenario.system.fabric),
             "batch": row.batch,
+            "running": row.running,
+            "step_s": row.step_s,
             "tpot_s": row.tpot_s,
-            "tpot_low_s": low_s,
-            "tpot_high_s": high_s,
-            "ttft_low_s": first[0],
-            "ttft_high_s": first[1],
-            "tokens_per_s_per_user": row.per_user,
-            "tokens_per_s_per_gpu": row.per_gpu,
+            "tpot_low_s": row.tpot_low_s,
+            "tpot_high_s": row.tpot_high_s,
+            "ttft_low_s": row.ttft_low_s,
+            "ttft_high_s": row.ttft_high_s,
+            "tokens_per_s_per_user": row.tokens_per_s_per_user,
+            "tokens_per_s_per_gpu": row.tokens_per_s_per_gpu,
             "cost_per_mtoken": row.cost_per_mtoken(self.wish.price_per_hour),
             "binding": row.binding,
             "kind": kind(scenario),
             "pareto": any(each.candidate is row.candidate and each.place == row.place for each in self.pareto),
             "meets": row.meets,
             "tied": row.tied,
-            "fits_memory": row.fits,
+            "fits_memory": row.fits_memory,
+            "memory_bytes": row.memory_bytes,
             "alike_ep": list(row.candidate.alike),
             "runs_on": [engine for engine in ENGINES if runs_on(layout, engine)],
         }
@@ -149,18 +146,6 @@ class Plan:
     def replicas(self, layout: Layout) -> int:
         """Return how many replicas of a layout the devices hold."""
         return self.gpus // layout.devices
-
-
-def _bands(rows: Iterable[Choice]) -> dict[tuple[int, int], tuple[float, float]]:
-    """Return the ends of the bands of rows [s] by candidate and place, those of a candidate drawn together."""
-    places: dict[int, tuple[Candidate, list[int]]] = {}
-    for row in rows:
-        places.setdefault(id(row.candidate), (row.candidate, []))[1].append(row.place)
-    found = {}
-    for key, (candidate, each) in places.items():
-        for place, low_s, high_s in zip(each, *(ends.tolist() for ends in candidate.bands_s(each)), strict=True):
-            found[key, place] = (low_s, high_s)
-    return found
 
 
 def search(base: Scenario, gpus: int, wish: Wish, judged: tuple[Layout, int | None] | None = None) -> Plan:
@@ -228,16 +213,16 @@ def _front(candidates: Sequence[Candidate], wish: Wish) -> Iterator[Choice]:
     """Yield the points of all layouts that no other beats in tokens/s of a user and of a GPU, the fastest first."""
     if not candidates:
         return
-    users, gpus = (np.concatenate([getattr(each, name) for each in candidates]) for name in ("per_user", "per_gpu"))
+    users = np.concatenate([each.points.tokens_per_s_per_user for each in candidates])
+    gpus = np.concatenate([each.points.tokens_per_s_per_gpu for each in candidates])
     owners = np.repeat(np.arange(len(candidates)), [len(each.batches) for each in candidates])
     starts = np.cumsum([0, *(len(each.batches) for each in candidates)])
     places = np.flatnonzero(front(users, gpus))
     for point in places[np.argsort(-users[places])].tolist():
         candidate = candidates[owners[point]]
         place = point - int(starts[owners[point]])
-        meets = ranking.word(ranking.meets(candidate, wish)[place])
-        score = float(ranking.scores(candidate, wish)[place])
-        yield Choice(candidate=candidate, place=place, meets=meets, score=score, pareto=True)
+        code, score = ranking.meets(candidate, wish)[place], ranking.scores(candidate, wish)[place]
+        yield ranking.choice(candidate, place, code=code, score=score, pareto=True)
 
 
 def _rules(candidates: Sequence[Candidate], wish: Wish, base: Scenario) -> Iterator[Rule]:

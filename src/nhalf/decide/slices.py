@@ -7,15 +7,13 @@ fits, through its first legal one.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from nhalf.decide.farm import here
-from nhalf.decide.grid import FITS, ROWS, Grid, Task
-from nhalf.decide.regime import BINDING
-from nhalf.predict.step import COLUMNS
+from nhalf.decide.grid import Grid, Spot, spots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,24 +27,6 @@ MOST: Final = 60
 """Values of one axis in a slice; of more, these are picked in equal steps, both ends among them."""
 _ROUNDING: Final = 1e-12
 """How far apart sums of the same terms may be [relative]: thousands of roundings of a double."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
-    """One point: its axes by name, and its numbers; `step_s` is None where it is not legal, and `reason` says why."""
-
-    axes: Mapping[str, Value]
-    step_s: float | None = None
-    columns: Mapping[str, float]
-    per_user: float = 0.0
-    per_gpu: float = 0.0
-    fits: str = "no"
-    reason: str = ""
-
-    @property
-    def binding(self) -> str:
-        """Return the word for the largest column."""
-        return BINDING[max(self.columns, key=lambda name: self.columns[name])] if self.columns else ""
 
 
 def names(grid: Grid) -> list[str]:
@@ -87,7 +67,7 @@ def cut(grid: Grid, at: Mapping[str, Value], along: Sequence[str], most: int = M
         for axis in grid.inner
     )
     small = Grid(outer=grid.outer, cells=tuple(_cells(grid, at, along)), inner=inner)
-    return [spot for task, answers in here(small, small.tasks()) for spot in _spots(small, task, answers)]
+    return [spot for task, answers in here(small, small.tasks()) for spot in spots(small, task, answers)]
 
 
 def idle(grid: Grid, at: Mapping[str, Value]) -> list[str]:
@@ -98,12 +78,14 @@ def idle(grid: Grid, at: Mapping[str, Value]) -> list[str]:
     return [name for name in names(grid) if len(values(grid, name)) > 1 and _alike(cut(grid, at, [name]))]
 
 
-def _alike(spots: Sequence[Spot]) -> bool:
-    """Return whether points are legal, fit alike, and take the same step but for rounding."""
-    first = spots[0].step_s
-    return first is not None and all(
-        spot.step_s is not None and math.isclose(spot.step_s, first, rel_tol=_ROUNDING) and spot.fits == spots[0].fits
-        for spot in spots
+def _alike(along: Sequence[Spot]) -> bool:
+    """Return whether points are legal, fit alike, and take the same time but for rounding."""
+    first = along[0]
+    return all(
+        spot.numbers
+        and math.isclose(spot.tpot_s, first.tpot_s, rel_tol=_ROUNDING)
+        and spot.fits_memory == first.fits_memory
+        for spot in along
     )
 
 
@@ -121,26 +103,3 @@ def _picked(given: Array, most: int) -> Array:
         return given
     found: Array = given[np.unique(np.linspace(0, len(given) - 1, most).round().astype(int))]
     return found
-
-
-def _spots(grid: Grid, task: Task, answers: Array | None) -> Iterator[Spot]:
-    """Yield the points of a task."""
-    cell = grid.cells[task.cell]
-    labels: dict[str, Value] = dict(zip(grid.outer, cell.labels, strict=True))
-    inner = grid.values(task)
-    for place in range(task.points):
-        axes = {**labels, **{name: float(found[place]) for name, found in inner.items()}}
-        if answers is None or cell.scenario is None:
-            yield Spot(axes=axes, columns={}, reason=cell.reason)
-            continue
-        workload, step = cell.scenario.workload, float(answers[0, place])
-        batch = float(axes.get("batch", np.mean(workload.batch)))
-        kept = float(axes.get("workload.accepted_tokens", np.mean(workload.accepted_tokens)))
-        yield Spot(
-            axes=axes,
-            step_s=step,
-            columns={name: float(answers[row, place]) for row, name in enumerate(COLUMNS, start=1)},
-            per_user=kept / step,
-            per_gpu=batch * kept / step / cell.scenario.layout.devices,
-            fits=FITS[int(answers[ROWS.index("fits"), place])],
-        )

@@ -1,20 +1,31 @@
-"""Bands: how far a prediction may be off, from the intervals of the numbers that it is made of."""
+"""Bands: how far a prediction may be off.
+
+There is one 80 % band of a step. Its half-widths are what measured runs were off by (`Scenario.residual`, by runs that
+the constants had not seen); the dtype of the cache, where it is assumed, communication that no measurement backs, and
+inputs that were changed or never compared with a run widen it. Where no run was compared, as for prefills, every
+uncertain input is drawn instead.
+"""
 
 from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
-from nhalf.predict.incast import drawn_s
+from nhalf.breakdown import columns
+from nhalf.predict import incast
+from nhalf.predict.communication import is_measured
+from nhalf.predict.exchange import exchanges, gathered_logits
+from nhalf.predict.layer import tokens
 from nhalf.predict.normal import Z80, Z95
 from nhalf.predict.prefill import predicted
 
 if TYPE_CHECKING:
-    from nhalf.breakdown import Array
+    from collections.abc import Callable
+
+    from nhalf.breakdown import Array, Term
     from nhalf.citation import Datum
     from nhalf.scenario import Scenario
 
@@ -22,11 +33,21 @@ LEVEL = 0.8
 """Nominal coverage of the band of a prediction."""
 DRAWS = 512
 SEED = 20261129
+PLAN: Final = (0.5, 2.0)
+"""The factors that communication may be off by which nothing measured backs, where its library states none."""
 _LINKS = "system.fabric."
+_CACHE: Final = "workload.kv_bytes"
+_FACTOR: Final = "stack.library.tuner_factor"
+_REMEDIES: Final = "stack.remedies."
+_BETWEEN: Final = ("collective_fixed", "collective_transfer", "hand_over")
+_LEAST: Final = -0.95
+"""No doubt about a part takes more than this share off the whole."""
 
 
-def draws(scenario: Scenario, count: int = DRAWS, seed: int = SEED) -> dict[str, Array]:
-    """Return `count` draws of every input whose origin has an interval, by path.
+def draws(
+    scenario: Scenario, count: int = DRAWS, seed: int = SEED, among: Callable[[str, Datum], bool] | None = None
+) -> dict[str, Array]:
+    """Return `count` draws of every input whose origin has an interval, by path; of those `among` says yes to.
 
     Link values are not drawn: what they do not explain of a collective's time is software, and the sum was measured.
     An input is log-normal around its value, with the spread of its lower and of its upper interval on each side.
@@ -40,6 +61,7 @@ def draws(scenario: Scenario, count: int = DRAWS, seed: int = SEED) -> dict[str,
             or origin.low is None
             or origin.high is None
             or float(np.mean(value)) <= 0
+            or (among is not None and not among(path, origin))
         ):
             continue
         # A stream of its own for each input: one more input leaves the draws of the others as they were.
@@ -57,6 +79,95 @@ def _spreads(origin: Datum) -> tuple[float, float]:
     return below, math.log(high / origin.value) / Z95
 
 
+def band(scenario: Scenario, step: Term, count: int = 1) -> tuple[Array, Array]:
+    """Return the low and high ends [s] of the 80 % band of `count` steps, of shape (count,).
+
+    `step` is the scenario's own, whose values are floats or arrays over the steps.
+    """
+    time = np.broadcast_to(np.asarray(step.value, dtype=np.float64), (count,))
+    if scenario.workload.phase == "prefill" or not any(scenario.residual):
+        return _drawn(scenario, count, draws(scenario), _unexplained(scenario))
+    below, above = (np.full(count, side**2) for side in scenario.residual)
+    for less, more in (_cache(scenario, time), _communication(scenario, step, time), _changed(scenario, time)):
+        below, above = below + less**2, above + more**2
+    low_s: Array = time * np.exp(-np.sqrt(below))
+    high_s: Array = time * np.exp(np.sqrt(above))
+    return low_s, high_s
+
+
+def _cache(scenario: Scenario, time: Array) -> tuple[Array, Array]:
+    """Return how much shorter and longer [logarithm] steps are if the assumed dtype of the cache is the wrong one."""
+    nothing = np.zeros(len(time))
+    origin = scenario.origins.get(_CACHE)
+    if origin is None or origin.kind != "assumed" or np.any(scenario.workload.kv_bytes != origin.value):
+        return nothing, nothing
+    other = origin.high if origin.value == origin.low else origin.low
+    if other is None or other == origin.value:
+        return nothing, nothing
+    ratio = np.log(np.broadcast_to(predicted(scenario.moved({_CACHE: other})).value, time.shape) / time)
+    return np.minimum(ratio, 0.0), np.maximum(ratio, 0.0)
+
+
+def _communication(scenario: Scenario, step: Term, time: Array) -> tuple[Array, Array]:
+    """Return the doubt [logarithm] about what no measurement backs, and upwards about what incast may multiply."""
+    owed = columns(step)
+    modelled = (_modelled(scenario) * sum(owed.get(name, 0.0) for name in _BETWEEN) + _untried(scenario)) / time
+    low, high = _plan(scenario)
+    exposed = np.broadcast_to(incast.exposed_s(scenario, step), time.shape) / time
+    more = modelled * (high - 1.0) + exposed * max(incast.COLLAPSE - high, 0.0)
+    less = np.maximum(modelled * (low - 1.0), _LEAST)
+    return np.log1p(less), np.log1p(more)
+
+
+def _plan(scenario: Scenario) -> tuple[float, float]:
+    """Return the factors that communication may be off by which nothing measured backs."""
+    origin = scenario.origins.get(_FACTOR)
+    if origin is None or not origin.low or not origin.high:
+        return PLAN
+    return origin.low / origin.value, origin.high / origin.value
+
+
+def _modelled(scenario: Scenario) -> bool:
+    """Tell whether a collective of a step rests on no measurement; a curve missing for the logits hardly matters."""
+    through = tokens(scenario)
+    found = [*exchanges(scenario, through), *gathered_logits(scenario, through)]
+    return any(
+        not is_measured(scenario, exchange.op, exchange.group)
+        for exchange in found
+        if exchange.name != "logits all-gather"
+    )
+
+
+def _untried(scenario: Scenario) -> float:
+    """Return the fixed time [s] of kinds of layers that no run was measured with: linear and sparse attention."""
+    transformer, stack = scenario.transformer, scenario.stack
+    layers = stack.linear_layer_factor * transformer.linear_layer_count
+    layers = layers + stack.sparse_layer_factor * transformer.sparse_layer_count
+    return float(np.mean(stack.layer_time_s * layers))
+
+
+def _changed(scenario: Scenario, time: Array) -> tuple[Array, Array]:
+    """Return how far [logarithm] inputs with an interval that no run was compared with move the steps."""
+    nothing = np.zeros(len(time))
+    drawn = draws(scenario, among=_foreign(scenario))
+    if not drawn:
+        return nothing, nothing
+    low, high = _drawn(scenario, len(time), drawn, np.ones(DRAWS))
+    return np.log(low / time), np.log(high / time)
+
+
+def _foreign(scenario: Scenario) -> Callable[[str, Datum], bool]:
+    """Return what tells an input that the compared runs did not have: given by the user, or assumed of the engine."""
+    origin = scenario.origins.get("stack.memory_efficiency")
+    priors = origin is not None and origin.kind == "assumed"
+
+    def foreign(path: str, datum: Datum) -> bool:
+        own = path != _CACHE and (datum.kind == "given" or path.startswith(_REMEDIES))
+        return own or (priors and datum.kind == "assumed" and path.startswith("stack.") and path.count(".") == 1)
+
+    return foreign
+
+
 def _unexplained(scenario: Scenario) -> Array:
     """Return draws of measured over predicted: log-normal on each side, with the half-widths of 80 %."""
     normal = np.random.default_rng([SEED, 1]).standard_normal(DRAWS) / Z80
@@ -64,26 +175,12 @@ def _unexplained(scenario: Scenario) -> Array:
     return np.exp(normal * np.where(normal < 0, below, above))
 
 
-def band(scenario: Scenario) -> tuple[float, float]:
-    """Return the low and high end [s] of the 80 % band of the scenario's decode step.
-
-    Besides the intervals of its inputs it holds what the model itself was found to be off by, where that is known; what
-    incast may add raises its high end.
-    """
-    low, high = _ends(scenario, (DRAWS,))
-    return float(low), float(high)
-
-
-def bands(scenario: Scenario, batches: Array) -> tuple[Array, Array]:
-    """Return the ends [s] of the bands of the scenario's step at `n` batches, each as `band` has it: shapes (n,)."""
-    at = replace(scenario, workload=replace(scenario.workload, batch=batches[:, None]))
-    return _ends(at, (len(batches), DRAWS))
-
-
-def _ends(scenario: Scenario, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Return the ends [s] of the bands of steps whose draws are the last axis of `shape`."""
-    step = predicted(scenario.having(draws(scenario)))
-    times, off = np.broadcast_to(step.value, shape), _unexplained(scenario)
+def _drawn(scenario: Scenario, count: int, drawn: dict[str, Array], off: Array) -> tuple[Array, Array]:
+    """Return the ends [s] of the bands of steps by draws of some inputs, each of shape (draws,)."""
+    arrays = {path: value[:, None] for path, value in scenario.inputs() if isinstance(value, np.ndarray)}
+    spread = scenario.moved({**arrays, **drawn})
+    step = predicted(spread)
+    times = np.broadcast_to(step.value, (count, DRAWS))
     low = np.quantile(times * off, (1 - LEVEL) / 2, axis=-1)
-    high = np.quantile((times + drawn_s(scenario, step, DRAWS)) * off, (1 + LEVEL) / 2, axis=-1)
+    high = np.quantile((times + incast.drawn_s(spread, step, DRAWS)) * off, (1 + LEVEL) / 2, axis=-1)
     return low, high

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
 from nhalf.breakdown import Input, Quantity, Term, leaf, total
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nhalf.scenario import Scenario
     from nhalf.transformer import CachePart
     from nhalf.transformer.weights import WeightGroup
 
 Fit: TypeAlias = Literal["yes", "marginal", "no"]
+FITS: Final[tuple[Fit, ...]] = ("no", "marginal", "yes")
+"""The words for whether something fits, in the order of their codes."""
 USABLE_SHARE = 0.9
 """Share of the memory that an engine takes (vLLM's --gpu-memory-utilization default)."""
 RESERVE_BYTES = 3e9
@@ -151,21 +155,27 @@ def largest_batch(scenario: Scenario) -> Term:
     return leaf("largest batch", "maximum(usable - weights - reserve, 0) / each * dp", inputs, unit="1")
 
 
-def usable_bytes(scenario: Scenario) -> tuple[float, float]:
+def usable_bytes(scenario: Scenario) -> tuple[Quantity, Quantity]:
     """Return the bytes that an engine takes of a device, by the least and the most that its driver may report."""
-    capacity = float(np.mean(scenario.system.device.memory_bytes))
+    capacity = scenario.system.device.memory_bytes
     origin = scenario.origins.get("system.device.memory_bytes")
-    if origin is None or origin.value != capacity:
+    if origin is None or np.any(capacity != origin.value):
         return USABLE_SHARE * capacity, USABLE_SHARE * capacity
     low = capacity if origin.low is None else origin.low
     high = capacity if origin.high is None else origin.high
     return USABLE_SHARE * low, USABLE_SHARE * high
 
 
-def fits(scenario: Scenario) -> Fit:
-    """Return whether the scenario fits: `marginal` where it depends on how much memory the driver really reports."""
-    need = float(needed(scenario).value)
+def fit_codes(scenario: Scenario) -> NDArray[np.int64]:
+    """Return the index in `FITS` of whether the scenario fits, element by element.
+
+    It is `marginal` where it depends on how much memory the driver really reports.
+    """
+    need = np.asarray(needed(scenario).value)
     low, high = usable_bytes(scenario)
-    if need <= low:
-        return "yes"
-    return "marginal" if need <= high else "no"
+    return np.add(need <= low, need <= high, dtype=np.int64)
+
+
+def fits(scenario: Scenario) -> Fit:
+    """Return whether a scenario of one point fits."""
+    return FITS[int(fit_codes(scenario))]

@@ -14,24 +14,17 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from nhalf.collective import Mode
-from nhalf.predict.incast import COLLAPSE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nhalf.breakdown import Array
-    from nhalf.predict.answer import Answer
     from nhalf.scenario import Scenario
 
 
 DENSE: Final = "dense"
 EXPERTS: Final = "experts"
 SEEN: Final = "seen"
-_LEAST = -0.95
-"""No doubt about a part takes more than this share off the whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +54,13 @@ class Bands:
     `widths` has them by kind of model (`dense`, `experts`) and by what is new: `seen` holds for models, systems and
     engines that the constants were fitted on, the others for one thing that is new (`class`: engines that launch
     kernels one by one).
-    `models`, `systems` and `engines` are what was seen. `plan` is the doubt about communication that nothing measured
-    backs: the factor below and above 1 that its time may be off.
+    `models`, `systems` and `engines` are what was seen.
     """
 
     widths: Mapping[str, Mapping[str, tuple[float, float]]]
     models: frozenset[str]
     systems: frozenset[str]
     engines: frozenset[str]
-    plan: tuple[float, float] = (0.5, 2.0)
 
     def novelty(self, scenario: Scenario) -> Novelty:
         """Return what of a scenario is new."""
@@ -98,22 +89,3 @@ class Bands:
             for side in (0, 1)
         )
         return below, above
-
-    def around(self, found: Answer, scenario: Scenario) -> tuple[Array, Array]:
-        """Return the low and high ends [s] of the band of every time per token of a scenario.
-
-        A scenario that says how far its constants were off, as a stack measured with its model does, has that.
-
-        The dtype of the cache, where it is assumed, and communication that nothing measured backs widen it;
-        communication that incast may multiply widens it upwards.
-        """
-        time = found.tpot_s
-        low, high = scenario.residual if any(scenario.residual) else self.half_widths(self.novelty(scenario))
-        other = np.log(found.other_tpot_s / time)
-        less, more = (found.modelled_s * (factor - 1.0) / time for factor in self.plan)
-        more = more + found.exposed_s * max(COLLAPSE - self.plan[1], 0.0) / time
-        below = low**2 + np.minimum(other, 0.0) ** 2 + np.log1p(np.maximum(less, _LEAST)) ** 2
-        above = high**2 + np.maximum(other, 0.0) ** 2 + np.log1p(more) ** 2
-        low_s: Array = time * np.exp(-np.sqrt(below))
-        high_s: Array = time * np.exp(np.sqrt(above))
-        return low_s, high_s

@@ -21,6 +21,11 @@ COLUMNS = (
     "weights", "experts", "kv", "compute", "launch", "collective_fixed", "collective_transfer", "hand_over", "prefill",
 )  # fmt: skip
 """The columns that add up to a step, in the order of the contract."""
+BINDING = {
+    "weights": "weights", "experts": "experts", "kv": "kv", "compute": "compute", "launch": "launch",
+    "collective_fixed": "latency", "collective_transfer": "bandwidth", "hand_over": "hand-over", "prefill": "prefill",
+}  # fmt: skip
+"""The word for a step that is bound by a column."""
 HOST = "host"
 """The name of the term that holds what an eager engine's host takes beyond its device."""
 

@@ -113,8 +113,8 @@ def _nothing(effects: Sequence[Effect]) -> str:
     """Return that nothing helps, what the best would do, and what the step is made of."""
     best = next((effect for effect in effects if effect.gain is not None), None)
     what = effects[0].before
-    name = max(what.owed, key=lambda column: what.owed[column])
-    share = percent(what.owed[name] / what.step_s)
+    name = max(what.columns, key=lambda column: what.columns[column])
+    share = percent(what.columns[name] / what.step_s)
     text = f"nothing on this list helps: {share} of your step is {WORDS[what.binding]}"
     if best is None:
         return f"{text}. Nothing on the list fits in memory."

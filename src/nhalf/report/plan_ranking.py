@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.decide.layouts import name
-from nhalf.predict.band import band
 from nhalf.report.figures.stacks import Stack, stacks
 from nhalf.report.plan_why import token_columns
 from nhalf.report.plan_words import GOALS, rate
@@ -62,7 +61,7 @@ def _ranked(plan: Plan) -> list[Choice]:
 def _band(plan: Plan, row: Choice) -> tuple[float, float]:
     """Return the 80 % band of what a token costs in a layout [s], in which its bar is drawn."""
     whole = sum(token_columns(plan, row).values()) / sum(row.columns.values())
-    low_s, high_s = band(row.scenario)
+    low_s, high_s = row.low_s, row.high_s
     return low_s * whole, high_s * whole
 
 

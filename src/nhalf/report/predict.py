@@ -12,6 +12,7 @@ import numpy as np
 
 from nhalf import units
 from nhalf.loading.case_assumptions import assumptions
+from nhalf.loading.predictions import NUMBERS
 from nhalf.predict import incast
 from nhalf.report.document import envelope
 from nhalf.report.words import INCAST, counted
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("predicted_tpot_s", "low_s", "high_s", "ttft_low_s", "ttft_high_s", "binding", "refused")
 """What is added to the columns of the table."""
-_DIGITS = 6
 _FEW = 5
 
 
@@ -46,8 +46,8 @@ def table(found: Predictions) -> str:
 
 
 def _texts(values: Array) -> list[str]:
-    """Return times as texts of six digits; empty where there is none."""
-    return [f"{value:.{_DIGITS}g}" if value == value else "" for value in values.tolist()]  # noqa: PLR0124  NaN
+    """Return times as texts that say every digit; empty where there is none."""
+    return [repr(value) if value == value else "" for value in values.tolist()]  # noqa: PLR0124  NaN
 
 
 def write(found: Predictions, canvas: Canvas, *, next_command: str) -> None:
@@ -98,7 +98,20 @@ def write(found: Predictions, canvas: Canvas, *, next_command: str) -> None:
 def doubts(found: Predictions) -> list[str]:
     """Return what no time holds and may happen, with the number of rows that it may happen to."""
     rows = sum(len(group.rows) for group in found.cases.groups if incast.possible(group.scenario))
-    return [f"{counted(rows)}: {INCAST}."] if rows else []
+    said = [f"{counted(rows)}: {INCAST}."] if rows else []
+    full = int(np.count_nonzero(found.numbers["running"] < _asked(found)))
+    if full:
+        said.append(f"{counted(full)}: the KV cache has no room for all sequences, so fewer run than were asked for.")
+    over = found.fits_memory.count("no")
+    return [*said, f"{counted(over)}: does not fit in memory."] if over else said
+
+
+def _asked(found: Predictions) -> Array:
+    """Return the batch of every row, NaN where it is refused."""
+    asked = np.full(len(found.refused), np.nan)
+    for group in found.cases.groups:
+        asked[group.rows] = group.scenario.workload.batch
+    return asked
 
 
 def document(found: Predictions) -> dict[str, Any]:
@@ -112,6 +125,8 @@ def document(found: Predictions) -> dict[str, Any]:
             "ttft_low_s": _number(found.ttft_low_s[row]),
             "ttft_high_s": _number(found.ttft_high_s[row]),
             "binding": found.binding[row] or None,
+            **{name: _number(found.numbers[name][row]) for name in NUMBERS if not name.startswith(("tpot", "ttft"))},
+            "fits_memory": found.fits_memory[row] or None,
             "refused": found.refused[row],
         }
         for row in range(len(found.refused))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from nhalf import units
-from nhalf.decide.grid import FITS, ROWS
-from nhalf.decide.regime import BINDING
+from nhalf.decide.grid import NUMBERS
 from nhalf.decide.slices import idle, names
 from nhalf.loading.axes import WORKLOAD
 from nhalf.loading.changes import unit_of
 from nhalf.predict.exchange import kind
-from nhalf.predict.step import COLUMNS
+from nhalf.predict.memory import FITS
+from nhalf.predict.step import BINDING, COLUMNS
 from nhalf.report.document import envelope
 from nhalf.report.sweep_file import Coded
 from nhalf.report.verdict import joined
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.breakdown import Array
-    from nhalf.decide.grid import Grid, Point, Tally, Task
+    from nhalf.decide.grid import Grid, Numbers, Spot, Tally, Task
     from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
     from nhalf.scenario import Scenario
@@ -32,7 +32,7 @@ _SHOWN: Final = 16
 _WORDS: Final = tuple(BINDING[name] for name in COLUMNS)
 
 
-def columns(grid: Grid, task: Task, answers: Array | None) -> dict[str, Array | Coded]:
+def columns(grid: Grid, task: Task, answers: Numbers | None) -> dict[str, Array | Coded]:
     """Return the columns of a task's points: the axes, those of `nhalf decode`, and why a point is not legal."""
     count, cell = task.points, grid.cells[task.cell]
     same = np.zeros(count, dtype=np.int64)
@@ -53,22 +53,16 @@ def columns(grid: Grid, task: Task, answers: Array | None) -> dict[str, Array | 
         for name in _SHAPE
         if name not in found
     }
-    step, layout = answers[0], cell.scenario.layout
-    batch = inner.get("batch", float(np.mean(cell.scenario.workload.batch)))
-    kept = inner.get("workload.accepted_tokens", float(np.mean(cell.scenario.workload.accepted_tokens)))
-    numbers = (step, *answers[1:-2], kept / step, batch * kept / step / layout.devices, answers[-2])
-    found |= dict(zip(_NUMBERS, numbers, strict=True))
+    found |= {name: answers[name] for name in _NUMBERS}
     found |= {
-        "binding": Coded(words=_WORDS, codes=np.argmax(answers[1 : 1 + len(COLUMNS)], axis=0)),
-        "fits_memory": Coded(words=FITS, codes=answers[ROWS.index("fits")].astype(np.int64)),
+        "binding": Coded(words=_WORDS, codes=answers["binding"].astype(np.int64)),
+        "fits_memory": Coded(words=FITS, codes=answers["fits_memory"].astype(np.int64)),
         "reason": blank,
     }
     return found
 
 
-_NUMBERS: Final = (
-    "step_s", *(f"{name}_s" for name in COLUMNS), "tokens_per_s_per_user", "tokens_per_s_per_gpu", "memory_bytes",
-)  # fmt: skip
+_NUMBERS: Final = tuple(name for name in NUMBERS if name not in ("binding", "fits_memory"))
 
 
 _SHAPE: Final = ("system", "tp", "pp", "ep", "attention_dp", "cp", "moe_tp", "nodes", "kind")
@@ -96,7 +90,7 @@ def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas,
     canvas.paragraph(verdict(grid, tally), bold=True)
     if tally.best is not None:
         named = _axes(grid, tally.best)
-        canvas.paragraph(f"{units.format_time(tally.best.step_s)} per step{f' ({named})' if named else ''}")
+        canvas.paragraph(f"{units.format_time(tally.best.numbers['step_s'])} per step{f' ({named})' if named else ''}")
     if len({point.step_s for point in tally.best_by.values()}) > 1:
         first = names(grid)[0]
         canvas.heading(f"The fastest that fits, by {first}")
@@ -138,7 +132,7 @@ def _changes(axes: Sequence[str]) -> str:
     return "changes" if len(axes) == 1 else "change"
 
 
-def _axes(grid: Grid, point: Point) -> str:
+def _axes(grid: Grid, point: Spot) -> str:
     """Return the axes of a point in words, without those that change nothing there."""
     still = idle(grid, point.axes)
     return ", ".join(f"{name}={shown(name, value)}" for name, value in point.axes.items() if name not in still)
@@ -149,12 +143,12 @@ def shown(name: str, value: str | float) -> str:
     return value if isinstance(value, str) else units.format_value(float(value), unit_of(name)).replace(" ", "")
 
 
-def _row(grid: Grid, first: str, value: str | float, point: Point) -> list[str]:
+def _row(grid: Grid, first: str, value: str | float, point: Spot) -> list[str]:
     """Return the row of the fastest point of one value of the first axis."""
     still = idle(grid, point.axes)
     others = {name: other for name, other in point.axes.items() if name not in (first, *still)}
     rest = ", ".join(f"{name.rpartition('.')[2]}={shown(name, other)}" for name, other in others.items())
-    rate = units.format_number(float(f"{1 / point.step_s:.3g}"))
+    rate = units.format_number(float(f"{point.tokens_per_s_per_user:.3g}"))
     return [shown(first, value), units.format_time(point.step_s), rate, point.binding, rest]
 
 
@@ -176,9 +170,9 @@ def document(grid: Grid, tally: Tally, file: str) -> dict[str, Any]:
     )
 
 
-def _point(grid: Grid, point: Point) -> dict[str, Any]:
+def _point(grid: Grid, point: Spot) -> dict[str, Any]:
     """Return a point."""
     return {
-        **point.axes, "step_s": point.step_s, "tokens_per_s_per_user": 1 / point.step_s, "binding": point.binding,
-        "axes_without_effect": idle(grid, point.axes),
+        **point.axes, **{name: point.numbers[name] for name in _NUMBERS}, "binding": point.binding,
+        "fits_memory": point.fits_memory, "axes_without_effect": idle(grid, point.axes),
     }  # fmt: skip

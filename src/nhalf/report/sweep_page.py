@@ -20,8 +20,8 @@ from nhalf.report.sweep import verdict as of_tally
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nhalf.decide.grid import Grid, Tally
-    from nhalf.decide.slices import Spot, Value
+    from nhalf.decide.grid import Grid, Spot, Tally
+    from nhalf.decide.slices import Value
     from nhalf.loading import Default
     from nhalf.report.figures.figure import Figure
 
@@ -111,7 +111,7 @@ def _cards(grid: Grid, tally: Tally) -> list[Card]:
     return [
         Card(
             label=", ".join(f"{short(name)} {_value(name, value)}" for name, value in moving.items()) or "Step",
-            number=f"{units.format_time(tally.best.step_s)} per step",
+            number=f"{units.format_time(tally.best.numbers['step_s'])} per step",
             beside=(f"the fastest of {tally.fitting} points that fit, bound by {tally.best.binding}",),
         )
     ]
@@ -119,7 +119,7 @@ def _cards(grid: Grid, tally: Tally) -> list[Card]:
 
 def _tips(spot: Spot) -> tuple[tuple[str, str], ...]:
     """Return what to show of a point: what binds, its rates, and the breakdown of its step."""
-    if spot.step_s is None:
+    if not spot.numbers:
         return (("why", spot.reason),)
     step = spot.step_s
     parts = tuple(
@@ -128,8 +128,8 @@ def _tips(spot: Spot) -> tuple[tuple[str, str], ...]:
         if value > 0
     )
     return (
-        ("binds", spot.binding), ("per user", f"{verdict.count(spot.per_user)} tokens/s"),
-        ("per GPU", f"{verdict.count(spot.per_gpu)} tokens/s"), ("fits", spot.fits), *parts,
+        ("binds", spot.binding), ("per user", f"{verdict.count(spot.tokens_per_s_per_user)} tokens/s"),
+        ("per GPU", f"{verdict.count(spot.tokens_per_s_per_gpu)} tokens/s"), ("fits", spot.fits_memory), *parts,
     )  # fmt: skip
 
 
@@ -147,13 +147,13 @@ def _series(grid: Grid, name: str, varied: Sequence[str]) -> str | None:
 def _lines(grid: Grid, at: Mapping[str, Value], name: str, varied: Sequence[str]) -> Figure | None:
     """Return the step along one axis of numbers, a line for each value of another; None where nothing is legal."""
     series = _series(grid, name, varied)
-    spots = [spot for spot in cut(grid, at, [name, *([series] if series else [])]) if spot.step_s is not None]
+    spots = [spot for spot in cut(grid, at, [name, *([series] if series else [])]) if spot.numbers]
     if not spots:
         return None
     dots = [
         Dot(
             line="" if series is None else f"{short(series)} {_value(series, spot.axes[series])}",
-            at=float(spot.axes[name]), step_s=spot.step_s or 0.0, fits=spot.fits != "no", tips=_tips(spot),
+            at=float(spot.axes[name]), step_s=spot.step_s, fits=spot.fits_memory != "no", tips=_tips(spot),
         )
         for spot in spots
     ]  # fmt: skip
@@ -171,18 +171,18 @@ def _key(name: str) -> str:
 
 def _bars(grid: Grid, at: Mapping[str, Value], name: str) -> Figure | None:
     """Return the steps of the values of an axis of choices, stacked by column; None where nothing is legal."""
-    spots = [spot for spot in cut(grid, at, [name]) if spot.step_s is not None][:_BARS]
+    spots = [spot for spot in cut(grid, at, [name]) if spot.numbers][:_BARS]
     if not spots:
         return None
-    least = min(spot.step_s or 0.0 for spot in spots if spot.fits != "no" or all(s.fits == "no" for s in spots))
+    least = min(spot.step_s for spot in spots if spot.fits_memory != "no" or all(s.fits_memory == "no" for s in spots))
     return stacks(
         [
             Stack(
                 name=f"{short(name)} {_value(name, spot.axes[name])}",
                 columns=spot.columns,
-                label=units.format_time(spot.step_s or 0.0) + ("" if spot.fits != "no" else ", no fit"),
+                label=units.format_time(spot.step_s) + ("" if spot.fits_memory != "no" else ", no fit"),
                 bold=spot.step_s == least,
-                faint=spot.fits == "no",
+                faint=spot.fits_memory == "no",
                 tips=_tips(spot)[:4],
             )
             for spot in spots
@@ -212,7 +212,7 @@ def _map(grid: Grid, at: Mapping[str, Value], across: str, down: str, key: str) 
     found = [
         Tile(
             across=_value(across, spot.axes[across]), down=_value(down, spot.axes[down]), binds=spot.binding,
-            per_user=spot.per_user, fits=spot.fits != "no", tips=_rest(spot),
+            per_user=spot.tokens_per_s_per_user, fits=spot.fits_memory != "no", tips=_rest(spot),
         )
         for spot in sorted(spots, key=lambda spot: (rows.index(spot.axes[down]), columns.index(spot.axes[across])))
         if all(spot.axes[name] in held for name, held in kept.items())

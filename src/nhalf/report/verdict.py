@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nhalf import units
 from nhalf.decide.exchanged import exchanged
 from nhalf.decide.levers import of_links
-from nhalf.decide.regime import BINDING
+from nhalf.predict.step import BINDING
 
 if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison, Panel, Row

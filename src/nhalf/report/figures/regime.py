@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from nhalf import units
-from nhalf.breakdown import columns
-from nhalf.decide.regime import BINDING
-from nhalf.predict.memory import needed, usable_bytes
-from nhalf.predict.prefill import predicted
+from nhalf.points import points
+from nhalf.predict.step import BINDING
 from nhalf.report import verdict
 from nhalf.report.figures import figure
 from nhalf.report.figures.contours import contours, levels
@@ -102,21 +100,13 @@ def _layouts(names: list[str]) -> Any:  # noqa: ANN401  an altair channel
 def _cells(name: str, scenario: Scenario) -> list[dict[str, Any]]:
     """Return the cells of one layout; a batch that has no sequence for each attention rank is none."""
     kept = [batch for batch in BATCHES if batch >= scenario.layout.attention_dp]
-    moved = scenario.having({"workload.batch": np.array(kept, dtype=np.float64)})
-    step = predicted(moved)
-    shape = (len(kept),)
-    steps = np.broadcast_to(step.value, shape)
-    owed = {part: np.broadcast_to(value, shape) for part, value in columns(step).items()}
-    bytes_held = np.broadcast_to(needed(moved).value, shape)
-    _, most = usable_bytes(scenario)
-    workload = scenario.workload
-    tokens = float(workload.prompt_tokens if workload.phase == "prefill" else workload.accepted_tokens)
+    here = points(scenario, {"workload.batch": np.array(kept, dtype=np.float64)})
     found = []
     for place, batch in enumerate(kept):
-        parts = {part: float(owed[part][place]) for part in COLUMNS if part in owed}
-        binds = BINDING[max(parts, key=lambda part: parts[part])]
-        step_s, memory = float(steps[place]), float(bytes_held[place])
-        fits, rate, doubling = memory <= most, tokens / step_s, BATCHES.index(batch)
+        point = here.at(place)
+        binds, step_s, memory = point.binding, point.step_s, point.memory_bytes
+        parts = {part: owed for part, owed in point.columns.items() if owed}
+        fits, rate, doubling = point.fits_memory != "no", point.tokens_per_s_per_user, BATCHES.index(batch)
         found.append(
             {
                 "layout": name, "batch": batch, "binds": binds, "step_s": step_s,
@@ -126,7 +116,7 @@ def _cells(name: str, scenario: Scenario) -> list[dict[str, Any]]:
                 "ink": figure.on(_COLOURS[binds]) if fits else figure.INK,
                 "rate": verdict.count(rate), "step": units.format_time(step_s),
                 "per user": f"{verdict.count(rate)} tokens/s",
-                "per GPU": f"{verdict.count(rate * batch / scenario.layout.devices)} tokens/s",
+                "per GPU": f"{verdict.count(point.tokens_per_s_per_gpu)} tokens/s",
                 "memory": f"{memory / 1e9:.1f} GB a device" + ("" if fits else ", does not fit"),
                 **{COLUMNS[part][0]: _share(value, step_s) for part, value in parts.items() if value > 0},
             }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.decide.regime import BINDING
+from nhalf.predict.step import BINDING
 from nhalf.report import verdict
 from nhalf.report.figures import figure
 from nhalf.report.figures.figure import COLUMNS, Figure, altair, data, tips
