@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nhalf
-from nhalf.decide.grid import ROWS, Task, evaluate
+from nhalf.decide.grid import NUMBERS, Task, evaluate_sent
 from nhalf.errors import InputError
 from nhalf.loading import Degrees, Request
 from nhalf.loading.axes import Loaded, grid, quantities
@@ -102,27 +102,29 @@ def test_the_lists_of_a_scenario_file_are_axes_unless_one_is_named() -> None:
 
 def test_every_point_is_what_decode_gives_alone() -> None:
     found = made("tp=1,8", "batch=1,64", f"{LATENCY}=0.5us,4us").grid
-    rows = [row for task in found.tasks(3) for row in evaluate(found.payload(task), task).T]
+    parts = [evaluate_sent(found.payload(task), task) for task in found.tasks(3)]
+    numbers = {name: np.concatenate([part[name] for part in parts]) for name in NUMBERS}
     points = [(tp, batch, latency) for tp in (1, 8) for batch in (1, 64) for latency in (0.5e-6, 4e-6)]
-    assert len(rows) == len(points)
-    for row, (tp, batch, latency) in zip(rows, points, strict=True):
+    assert len(numbers["step_s"]) == len(points)
+    for place, (tp, batch, latency) in enumerate(points):
         alone = nhalf.load("llama-3.1-70b", on="h100-sxm", tp=tp, batch=batch, weights="fp8").having({LATENCY: latency})
-        assert row[0] == pytest.approx(float(nhalf.decode(alone).value), rel=1e-12)
-        assert sum(row[1 : 1 + len(COLUMNS)]) == pytest.approx(row[0], rel=1e-12)
+        step_s = numbers["step_s"][place]
+        assert step_s == float(nhalf.decode(alone).value)
+        assert sum(numbers[f"{name}_s"][place] for name in COLUMNS) == pytest.approx(step_s, rel=1e-12)
 
 
 def test_prompts_and_outputs_set_the_context_between_them() -> None:
     found = made("osl=100,200", "isl=1000,3000").grid
     task = Task(cell=0, start=3, stop=4)
-    row = evaluate(found.payload(task), task)[:, 0]
+    row = evaluate_sent(found.payload(task), task)
     alone = nhalf.load("llama-3.1-70b", on="h100-sxm", tp=1, weights="fp8", isl=3000, osl=200)
-    assert row[ROWS.index("step")] == pytest.approx(float(nhalf.decode(alone).value), rel=1e-12)
+    assert row["step_s"][0] == pytest.approx(float(nhalf.decode(alone).value), rel=1e-12)
 
 
 def test_memory_as_an_axis_decides_what_fits() -> None:
     found = made("system.device.memory_bytes=40GB,200GB").grid
     task = next(found.tasks())
-    assert evaluate(found.payload(task), task)[ROWS.index("fits")].tolist() == [0.0, 2.0]
+    assert evaluate_sent(found.payload(task), task)["fits_memory"].tolist() == [0.0, 2.0]
 
 
 @pytest.mark.parametrize(

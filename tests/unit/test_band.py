@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.ends import band
 
 import nhalf
-from nhalf.predict.band import DRAWS, LEVEL, band, draws
+from nhalf.points import points
+from nhalf.predict.band import DRAWS, LEVEL, draws
 
 if TYPE_CHECKING:
     from nhalf.scenario import Scenario
@@ -118,9 +120,27 @@ def test_what_the_model_was_found_to_be_off_by_widens_the_band() -> None:
     below, above = fitted.residual
     assert below > 0
     assert above > 0
-    low, high = band(fitted)
-    bare_low, bare_high = band(replace(fitted, residual=(0.0, 0.0)))
-    assert low < bare_low < bare_high < high
-    step = float(nhalf.decode(fitted).value)
-    assert low < step * np.exp(-below / 2)
-    assert high > step * np.exp(above / 2)
+    low, high = band(replace(fitted, origins={}))
+    step = step_s(fitted)
+    assert low == pytest.approx(step * np.exp(-below))
+    assert high == pytest.approx(step * np.exp(above))
+    assert band(replace(fitted, residual=(2 * below, above), origins={}))[0] == pytest.approx(step * np.exp(-2 * below))
+
+
+def test_constants_of_the_compared_runs_are_not_drawn_again_and_given_ones_are() -> None:
+    fitted = nhalf.load("llama-3.1-70b", on="h100-sxm", tp=8, kv="bf16")
+    path = "stack.layer_time_s"
+    calibrated = fitted.origins[path]
+    assert calibrated.low is not None
+    wider = replace(calibrated, low=calibrated.value / 4, high=calibrated.value * 4)
+    assert band(replace(fitted, origins={**fitted.origins, path: wider})) == band(fitted)
+    given = replace(wider, kind="given")
+    assert width(replace(fitted, origins={**fitted.origins, path: given})) > 1.2 * width(fitted)
+
+
+def test_many_points_have_the_bands_that_each_has_alone() -> None:
+    batches = np.array([1.0, 16.0, 300.0])
+    for asked in (nhalf.load("llama-3.1-70b", on="h100-sxm", tp=16, isl=2048, osl=512), scenario()):
+        found = points(asked, {"workload.batch": batches})
+        alone = [band(asked.having({"workload.batch": batch})) for batch in batches.tolist()]
+        np.testing.assert_allclose(np.stack(found.band_s, axis=-1), alone, rtol=1e-12)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.ends import band
 
 from nhalf.calibrate.anchor import anchored, parse_anchor
 from nhalf.calibrate.derive import ENOUGH, constants_of, from_pairs, half_widths, left_out, thinned
@@ -22,7 +23,6 @@ from nhalf.loading.case_table import Table, read_table
 from nhalf.loading.cases import Cases, Options, cases
 from nhalf.loading.golden import SERVING
 from nhalf.loading.measured import measured_s
-from nhalf.predict.band import band
 from nhalf.predict.response import joined
 from nhalf.predict.step import decode
 

@@ -9,13 +9,13 @@ import pytest
 
 import nhalf
 from nhalf.breakdown import columns
-from nhalf.catalog import calibration
 from nhalf.decide.comparison import compare
 from nhalf.loading.case_table import Table
 from nhalf.loading.cases import cases
 from nhalf.loading.predictions import Predictions, predictions
 from nhalf.loading.request import load
 from nhalf.predict import incast
+from nhalf.predict.band import PLAN
 from nhalf.report import decode_document, predict
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_a_table_has_the_same_doubt() -> None:
     scenario = found.cases.groups[0].scenario
     between = float(incast.exposed_s(scenario, nhalf.decode(scenario))[0])
     ratio = {name: np.log(each.high_s[0] / each.tpot_s[0]) ** 2 for name, each in (("with", found), ("without", plain))}
-    planned = between * (calibration.bands().plan[1] - 1) / found.tpot_s[0]
+    planned = between * (PLAN[1] - 1) / found.tpot_s[0]
     lost = between * (incast.COLLAPSE - 1) / found.tpot_s[0]
     expected = np.log1p(lost) ** 2 - np.log1p(planned) ** 2
     assert ratio["with"] - ratio["without"] == pytest.approx(expected)

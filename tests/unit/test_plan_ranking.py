@@ -6,11 +6,11 @@ from itertools import pairwise
 from typing import Literal
 
 import pytest
+from tests.ends import band
 
 import nhalf
 from nhalf.decide.candidates import Wish
 from nhalf.decide.search import Plan, search
-from nhalf.predict.band import band
 from nhalf.report.plan_ranking import rankings
 
 pytest.importorskip("altair", reason="the extra [report] is not installed")

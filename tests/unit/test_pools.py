@@ -48,7 +48,7 @@ def test_decode_steps_are_free_of_prompts() -> None:
     )
     assert found.tpot_s == pytest.approx(float(nhalf.decode(alone).value))
     place = int(np.flatnonzero(candidate.batches == found.decode.batch)[0])
-    assert found.tpot_s < candidate.tpot_s[place]
+    assert found.tpot_s < candidate.points.tpot_s[place]
 
 
 def test_a_split_gives_no_more_than_either_pool() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.ends import band
 
 import nhalf
 from nhalf.breakdown import audit, columns, leaf, walk
@@ -15,7 +16,6 @@ from nhalf.errors import InputError
 from nhalf.link import Link
 from nhalf.loading.options import Options
 from nhalf.loading.switches import cache_link
-from nhalf.predict.band import band
 from nhalf.predict.exchange import context_gather, prompt_exchanges
 from nhalf.predict.prefill import predicted, prefill
 from nhalf.predict.transfer import kv_bytes, kv_transfer

@@ -114,7 +114,7 @@ def test_every_batch_is_what_decode_says_alone(model: str, on: str, layout: Layo
     assert candidate is not None
     for place in range(0, len(candidate.batches), 3):
         alone = scenario.having({"workload.batch": float(candidate.batches[place])})
-        assert candidate.tpot_s[place] == pytest.approx(float(nhalf.decode(alone).value), rel=1e-9)
+        assert candidate.points.tpot_s[place] == pytest.approx(float(nhalf.decode(alone).value), rel=1e-9)
         assert fits(alone) == ("marginal" if candidate.marginal[place] else "yes")
 
 
@@ -144,7 +144,7 @@ def test_splitting_experts_changes_nothing_while_tokens_are_gathered(dp: int) ->
         candidate = evaluate(replace(scenario, layout=layout), Wish(batches=(8, 64)))
         assert candidate is not None
         assert candidate.first_s is not None
-        times.append(np.concatenate([candidate.tpot_s, *candidate.first_s]))
+        times.append(np.concatenate([candidate.points.tpot_s, *candidate.first_s]))
     assert times[1] == pytest.approx(times[0], rel=1e-9)
     assert times[2] == pytest.approx(times[0], rel=1e-9)
 
@@ -157,7 +157,7 @@ def test_the_first_token_takes_one_prompt_alone_up_to_the_burst_of_the_batch() -
     workload = replace(candidate.scenario.workload, batch=1.0, output_tokens=0.0)
     one = float(prefill(replace(candidate.scenario, workload=workload)).value)
     assert low.tolist() == [pytest.approx(one)] * 2
-    assert high[0] == pytest.approx(one + candidate.tpot_s[0])
+    assert high[0] == pytest.approx(one + candidate.points.tpot_s[0])
     assert high[1] > 20 * one
 
 
@@ -196,7 +196,7 @@ def test_limits_that_nothing_holds_leave_the_nearest() -> None:
     found = plan(16, tpot_s=1e-3)
     assert found.chosen is None
     assert found.nearest is not None
-    assert found.nearest.tpot_s == min(float(each.tpot_s.min()) for each in found.candidates)
+    assert found.nearest.tpot_s == min(float(each.points.tpot_s.min()) for each in found.candidates)
 
 
 def test_a_cost_is_what_a_gpu_costs_over_its_tokens() -> None:
@@ -276,8 +276,8 @@ def exhaustive(found: Plan, row: Any) -> float:  # noqa: ANN401  a Choice
     batches = tuple(np.arange(group, sure.max() + 1, group).tolist())
     every = evaluate(candidate.scenario, replace(found.wish, batches=batches))
     assert every is not None
-    within = (every.tpot_s <= (found.wish.tpot_s or np.inf)) & ~every.marginal
-    return float(np.max(np.where(within, every.per_gpu, 0.0)))
+    within = (every.points.tpot_s <= (found.wish.tpot_s or np.inf)) & ~every.marginal
+    return float(np.max(np.where(within, every.points.tokens_per_s_per_gpu, 0.0)))
 
 
 @pytest.mark.parametrize(

@@ -47,14 +47,16 @@ def test_a_slice_holds_the_points_of_the_sweep_along_its_axes(loaded: Loaded) ->
     assert {spot.axes["system.fabric.inter_node.latency_s"] for spot in spots} == {1e-6}
     for spot in spots:
         if spot.axes["tp"] == 3:
-            assert (spot.step_s, spot.binding) == (None, "")
+            assert (spot.numbers, spot.binding) == ({}, "")
             assert "does not divide" in spot.reason
             continue
         base = scenario(loaded.grid, spot.axes)
         assert base is not None
         assert spot.step_s == pytest.approx(float(decode(base).value), rel=1e-12)
         assert sum(spot.columns.values()) == pytest.approx(spot.step_s)
-        assert spot.per_gpu == pytest.approx(float(spot.axes["batch"]) * spot.per_user / base.layout.devices)
+        assert spot.tokens_per_s_per_gpu == pytest.approx(
+            float(spot.axes["batch"]) * spot.tokens_per_s_per_user / base.layout.devices
+        )
 
 
 def test_a_long_axis_is_thinned_and_keeps_its_ends(loaded: Loaded) -> None:

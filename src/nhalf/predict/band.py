@@ -149,23 +149,16 @@ def _untried(scenario: Scenario) -> float:
 def _changed(scenario: Scenario, time: Array) -> tuple[Array, Array]:
     """Return how far [logarithm] inputs with an interval that no run was compared with move the steps."""
     nothing = np.zeros(len(time))
-    drawn = draws(scenario, among=_foreign(scenario))
+    drawn = draws(scenario, among=_foreign)
     if not drawn:
         return nothing, nothing
     low, high = _drawn(scenario, len(time), drawn, np.ones(DRAWS))
     return np.log(low / time), np.log(high / time)
 
 
-def _foreign(scenario: Scenario) -> Callable[[str, Datum], bool]:
-    """Return what tells an input that the compared runs did not have: given by the user, or assumed of the engine."""
-    origin = scenario.origins.get("stack.memory_efficiency")
-    priors = origin is not None and origin.kind == "assumed"
-
-    def foreign(path: str, datum: Datum) -> bool:
-        own = path != _CACHE and (datum.kind == "given" or path.startswith(_REMEDIES))
-        return own or (priors and datum.kind == "assumed" and path.startswith("stack.") and path.count(".") == 1)
-
-    return foreign
+def _foreign(path: str, origin: Datum) -> bool:
+    """Tell whether an input is one that the compared runs did not have: given by the user, or a remedy."""
+    return path != _CACHE and (origin.kind == "given" or path.startswith(_REMEDIES))
 
 
 def _unexplained(scenario: Scenario) -> Array:
