@@ -138,7 +138,6 @@ def test_csv_and_markdown_hold_the_rows(document: Any) -> None:  # noqa: ANN401
         ((*JOB, "--tpot", "0ms"), 2, ["--tpot"]),
         ((*JOB, "--price", "free"), 2, ["--price"]),
         ((*JOB, "--tp", "3"), 2, ["no legal layout"]),
-        ((*JOB, "--batch", "1000000"), 3, ["none fits", "lower --batch"]),
         ((*JOB, "--isl", "100"), 2, ["--osl"]),
         ((*JOB, "--launch", "ollama run x"), 2, ["vllm serve"]),
         ((*JOB, "--launch", "vllm serve x -tp 3"), 2, ["TP 3"]),

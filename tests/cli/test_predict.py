@@ -174,19 +174,6 @@ def test_a_name_that_promises_another_format_is_refused(
     assert not (tmp_path / target).exists()
 
 
-def test_both_commands_say_how_their_bands_differ(tmp_path: Path) -> None:
-    table = tmp_path / "one.csv"
-    table.write_text("model,system,weight_dtype,isl,osl,concurrency,tp\nllama-3.1-70b,h100-sxm,fp8,1024,512,1,8\n")
-    said = " ".join(invoke("predict", str(table), "-o", str(tmp_path / "out.csv")).out.split())
-    assert "that of nhalf decode and plan for the same run draws the intervals of the constants besides" in said
-    narrow = invoke("predict", str(table), "--json").document["rows"][0]
-    job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--weights", "fp8", "--isl", "1024")
-    wide = invoke(*job, "--osl", "512", "--json").document["rows"][0]
-    assert wide["low_s"] < narrow["low_s"] < narrow["high_s"] < wide["high_s"]
-    assert "nhalf predict's for the same run" in " ".join(invoke(*job, "--osl", "512").out.split())
-    assert "nhalf predict's" not in invoke(*job, "--osl", "512", "--stack", "priors").out
-
-
 def test_the_first_token_is_that_of_a_plan(tmp_path: Path) -> None:
     table = tmp_path / "one.csv"
     table.write_text("model,system,weight_dtype,isl,osl,concurrency,tp\nllama-3.1-70b,h100-sxm,fp8,1024,512,16,8\n")

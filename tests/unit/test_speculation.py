@@ -58,7 +58,7 @@ def test_a_draft_pays_at_a_small_batch_and_not_where_arithmetic_binds() -> None:
 def test_a_row_says_both_times() -> None:
     (row,) = compare([load(draft_tokens=3, acceptance=0.8)]).rows
     assert row.accepted_tokens == pytest.approx(2.952)
-    assert row.token_s == pytest.approx(row.step_s / 2.952)
+    assert row.tpot_s == pytest.approx(row.step_s / 2.952)
     assert row.tokens_per_s_per_user == pytest.approx(2.952 / row.step_s)
 
 

@@ -58,11 +58,6 @@ class Row(Point):
         return self.fits_memory
 
     @property
-    def token_s(self) -> float:
-        """Return the time [s] per token."""
-        return self.tpot_s
-
-    @property
     def routed(self) -> dict[str, str]:
         """Return the measured curves of the exchange."""
         return self.exchange_curves

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 
 
 def band_notes(row: Row) -> list[str]:
-    """Return what the band of a row holds, where it differs from that of `nhalf predict` for the same run."""
+    """Return what the band of a row rests on, where measured runs tell."""
     if row.prefills or not any(row.scenario.residual):
         return []
-    text = "the 80 % band draws every such interval and adds what measured runs were off by; nhalf predict's for the "
-    return [f"{text}same run is of the latter alone, and narrower."]
+    return ["the 80 % band is what measured runs were off by, wider where something was changed or never measured."]
 
 
 def launched_notes(comparison: Comparison) -> list[str]:

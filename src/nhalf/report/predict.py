@@ -67,10 +67,6 @@ def write(found: Predictions, canvas: Canvas, *, next_command: str) -> None:
             f"{units.format_time(float(np.median(times)))} per token in the median, "
             f"80 % band about +-{100 * half:.0f} %"
         )
-        canvas.paragraph(
-            "The band is what measured runs were off by; that of nhalf decode and plan for the same run draws the "
-            "intervals of the constants besides, and is wider."
-        )
         words = Counter(word for word in found.binding if word)
         canvas.heading("What binds")
         canvas.table(["<largest part", "rows"], [[word, str(rows)] for word, rows in words.most_common()])

@@ -136,7 +136,7 @@ def _rate(row: Row) -> str:
         )
     if row.accepted_tokens == 1:
         return f"{time} per token, {per_user}"
-    kept = f"{row.accepted_tokens:.3g} tokens kept: {units.format_time(row.token_s)} per token"
+    kept = f"{row.accepted_tokens:.3g} tokens kept: {units.format_time(row.tpot_s)} per token"
     return f"{time} per step of {kept}, {per_user}"
 
 
