@@ -132,7 +132,7 @@ class Points:
     @cached_property
     def memory_bytes(self) -> Array:
         """Return what the fullest device holds, of the sequences that run."""
-        return self.over(needed(self.scenario.moved({"workload.batch": self._running})).value)
+        return self.over(needed(self.scenario, self._plain(self.running)).value)
 
     @cached_property
     def fit_codes(self) -> Indices:
@@ -141,8 +141,7 @@ class Points:
         Where requests queue for room in the cache, what must fit is one of them on each attention rank.
         """
         least = np.where(self.running < self.batch, float(self.scenario.layout.attention_dp), self.batch)
-        at_least = self.scenario.moved({"workload.batch": least if self.count > 1 else float(least[0])})
-        return np.broadcast_to(fit_codes(at_least), (self.count,))
+        return np.broadcast_to(fit_codes(self.scenario, self._plain(least)), (self.count,))
 
     @property
     def fits_memory(self) -> list[Fit]:
@@ -193,10 +192,9 @@ class Points:
         """Return the high ends of the range of the time to the first token."""
         return self.first_s[1]
 
-    @property
-    def _running(self) -> Quantity:
-        """Return the running sequences as the scenario holds its batch: an array only where there are several."""
-        return self.running if self.count > 1 else float(self.running[0])
+    def _plain(self, values: Array) -> Quantity:
+        """Return an array over the points as the scenario holds its numbers: an array only where there are several."""
+        return values if self.count > 1 else float(values[0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

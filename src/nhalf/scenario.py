@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from nhalf.errors import InputError, did_you_mean
 from nhalf.link import Link
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from nhalf.breakdown import Quantity
     from nhalf.citation import Datum
@@ -23,8 +24,19 @@ if TYPE_CHECKING:
     from nhalf.workload import Workload
 
 Noun = TypeVar("Noun")
+Asked = ParamSpec("Asked")
+Found = TypeVar("Found")
+_KEPT: Final = 4
 _FIXED = frozenset({"transformer", "measured_fabric", "curves", "layout", "origins", "residual"})
 """Parts whose numbers are not inputs that `--set` moves: counts that a model or a layout fixes, and measurements."""
+
+
+def shared(function: Callable[Asked, Found]) -> Callable[Asked, Found]:
+    """Return a function of a scenario that several parts of a tree ask for, made once for each scenario.
+
+    A scenario never changes, so the last few answers are kept, by the scenario itself and what else was asked.
+    """
+    return cast("Callable[Asked, Found]", lru_cache(maxsize=_KEPT)(function))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

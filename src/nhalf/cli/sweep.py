@@ -20,9 +20,10 @@ from nhalf.errors import InputError
 from nhalf.loading import axes
 from nhalf.report import sweep as report
 from nhalf.report import sweep_file
+from nhalf.report.sweep_rows import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from nhalf.decide.grid import Grid
     from nhalf.report.page import Page
@@ -67,7 +68,7 @@ def sweep(model: str, systems: str | None, texts: tuple[str, ...], files: tuple[
     grid, tally = loaded.grid, Tally()
     if file not in ("", "-"):
         _check_room(Path(file), grid.points)
-    written = _Standard() if file == "-" else sweep_file.writer(Path(file)) if file else _Nothing()
+    written = Rows(_Standard() if file == "-" else sweep_file.writer(Path(file)) if file else _Nothing())
     progress = _Progress(grid.points)
     try:
         with contextlib.closing(_answers(grid, given)) as answered:
@@ -163,7 +164,7 @@ def _answers(grid: Grid, given: dict[str, Any]) -> Generator[farm.Answered, None
 class _Nothing:
     """No table: only a page, or what the points say as a whole, was asked for."""
 
-    def write(self, columns: dict[str, Any]) -> None:
+    def write(self, columns: Mapping[str, Any]) -> None:
         """Write nothing."""
 
     def close(self) -> None:
@@ -180,7 +181,7 @@ class _Standard:
     def __init__(self) -> None:
         self.begun = False
 
-    def write(self, columns: dict[str, Any]) -> None:
+    def write(self, columns: Mapping[str, Any]) -> None:
         """Write rows, after the header the first time."""
         if not self.begun:
             output.write(",".join(columns) + "\n")

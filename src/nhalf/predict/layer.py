@@ -9,6 +9,7 @@ import numpy as np
 from nhalf.breakdown import Input, Quantity, Term, excess, leaf, total
 from nhalf.laws.roofline import byte_time, flop_time
 from nhalf.predict.memory import largest_batch, stage_share
+from nhalf.scenario import shared
 
 if TYPE_CHECKING:
     from nhalf.scenario import Scenario
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _HEAD = "output head"
 
 
+@shared
 def tokens(scenario: Scenario) -> Term:
     """Return the tokens that the busiest attention rank feeds through a layer at once.
 
@@ -33,6 +35,7 @@ def tokens(scenario: Scenario) -> Term:
     return leaf("tokens per rank", "maximum(b / (dp * m), 1) * q", inputs, unit="tokens")
 
 
+@shared
 def running(scenario: Scenario) -> Quantity | Term:
     """Return how many sequences run at once: the batch, or where requests come and go what the cache has room for.
 
@@ -47,6 +50,7 @@ def running(scenario: Scenario) -> Quantity | Term:
     return leaf("running batch", "minimum(b, maximum(room, 1))", inputs, unit="1")
 
 
+@shared
 def micro_batches(scenario: Scenario) -> Quantity:
     """Return into how many parts [1] the batch is cut to keep every pipeline stage busy: min(pp, batch) by default."""
     layout = scenario.layout
@@ -70,6 +74,7 @@ def weights(scenario: Scenario) -> Term:
     return byte_time("weights", read, device, stack.memory_efficiency, column="weights")
 
 
+@shared
 def _read_each_step(scenario: Scenario) -> list[WeightGroup]:
     """Return the groups of weights that every step reads whole."""
     return [group for group in scenario.weight_groups if group.read == "step"]
@@ -86,6 +91,7 @@ def _group_bytes(scenario: Scenario, group: WeightGroup) -> Term:
     return leaf(f"{group.name} ({group.dtype})", "P * w * share * stage", inputs, unit="bytes")
 
 
+@shared
 def _head_share(scenario: Scenario) -> Quantity:
     """Return in what part [1] of the slots of a pipeline the output head is on the critical path.
 
@@ -169,6 +175,7 @@ def _cache_bytes(scenario: Scenario, part: CachePart) -> Term:
     return leaf(part.name, formula, inputs, unit="bytes")
 
 
+@shared
 def sequences(scenario: Scenario) -> Term:
     """Return the sequences whose cache the busiest attention rank reads at once."""
     inputs: dict[str, Input] = {
@@ -283,6 +290,7 @@ def _pair_flop(scenario: Scenario, part: CachePart, through: Term, length: Term)
     return leaf(part.name, f"t * ({seen} * f + i / 2 * g) * L * stage", inputs, unit="FLOP")
 
 
+@shared
 def speedup(scenario: Scenario, dtype: str) -> Term:
     """Return how many times faster than bf16 a dtype computes: (peak ratio)^exponent.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 
 from nhalf.breakdown import Input, Quantity, Term, leaf, total
+from nhalf.scenario import shared
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,12 +55,13 @@ def memory(scenario: Scenario) -> Memory:
     )
 
 
-def needed(scenario: Scenario) -> Term:
+def needed(scenario: Scenario, batch: Quantity | None = None) -> Term:
     """Return the bytes that the fullest device holds: weights, cache of all sequences, and the engine's reserve.
 
     Every sequence is counted at its full length: prompt and output where the workload has them, else the context.
+    `batch` is how many there are, where that is not the workload's.
     """
-    return total("memory", held_weights(scenario), held_cache(scenario), _reserve())
+    return total("memory", held_weights(scenario), held_cache(scenario, batch), _reserve())
 
 
 def _reserve() -> Term:
@@ -67,6 +69,7 @@ def _reserve() -> Term:
     return leaf("reserve", "reserve", {"reserve": RESERVE_BYTES}, unit="bytes")
 
 
+@shared
 def held_weights(scenario: Scenario) -> Term:
     """Return the bytes of weights on the fullest device: its stage's layers, and of the ends the larger one."""
     groups = scenario.weight_groups
@@ -96,9 +99,12 @@ def stage_share(scenario: Scenario) -> float:
     return -(-layers // scenario.layout.pipeline_parallel) / layers
 
 
-def held_cache(scenario: Scenario) -> Term:
+def held_cache(scenario: Scenario, batch: Quantity | None = None) -> Term:
     """Return the bytes of the cache and of the states of every sequence that a device serves."""
-    inputs: dict[str, Input] = {"b": scenario.workload.batch, "dp": float(scenario.layout.attention_dp)}
+    inputs: dict[str, Input] = {
+        "b": scenario.workload.batch if batch is None else batch,
+        "dp": float(scenario.layout.attention_dp),
+    }
     held = leaf("sequences", "maximum(b / dp, 1)", inputs, unit="1")
     return total("kv", *(_kept(scenario, part, held) for part in scenario.transformer.cache_parts()))
 
@@ -133,11 +139,13 @@ def _length(scenario: Scenario) -> Quantity:
     return float(longest) if longest.ndim == 0 else longest
 
 
+@shared
 def one_sequence(scenario: Scenario) -> Term:
     """Return the bytes of the cache and of the states of one sequence on a device, at its full length."""
     return total("one sequence", *(_kept(scenario, part, 1.0) for part in scenario.transformer.cache_parts()))
 
 
+@shared
 def largest_batch(scenario: Scenario) -> Term:
     """Return how many sequences of the workload's length fit on the devices of the layout, at least 0.
 
@@ -166,12 +174,12 @@ def usable_bytes(scenario: Scenario) -> tuple[Quantity, Quantity]:
     return USABLE_SHARE * low, USABLE_SHARE * high
 
 
-def fit_codes(scenario: Scenario) -> NDArray[np.int64]:
+def fit_codes(scenario: Scenario, batch: Quantity | None = None) -> NDArray[np.int64]:
     """Return the index in `FITS` of whether the scenario fits, element by element.
 
     It is `marginal` where it depends on how much memory the driver really reports.
     """
-    need = np.asarray(needed(scenario).value)
+    need = np.asarray(needed(scenario, batch).value)
     low, high = usable_bytes(scenario)
     return np.add(need <= low, need <= high, dtype=np.int64)
 

@@ -212,7 +212,8 @@ def _map(grid: Grid, at: Mapping[str, Value], across: str, down: str, key: str) 
     found = [
         Tile(
             across=_value(across, spot.axes[across]), down=_value(down, spot.axes[down]), binds=spot.binding,
-            per_user=spot.tokens_per_s_per_user if spot.numbers else 0.0, fits=spot.fits_memory != "no", tips=_rest(spot),
+            per_user=spot.tokens_per_s_per_user if spot.numbers else 0.0, fits=spot.fits_memory != "no",
+            tips=_rest(spot),
         )
         for spot in sorted(spots, key=lambda spot: (rows.index(spot.axes[down]), columns.index(spot.axes[across])))
         if all(spot.axes[name] in held for name, held in kept.items())

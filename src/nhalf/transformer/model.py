@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from nhalf.errors import InputError, did_you_mean
@@ -237,9 +238,9 @@ class Transformer:
                 allowed=", ".join(each for each, bits in BITS.items() if bits <= held),
                 do="name the checkpoint of the wider dtype",
             )
-        return _merged(self._in_dtype(group, dtype) for group in self.groups)
+        return _quantised(self, dtype)
 
-    def _in_dtype(self, group: WeightGroup, dtype: str) -> WeightGroup:
+    def in_dtype(self, group: WeightGroup, dtype: str) -> WeightGroup:
         """Return a group as a quantiser to the dtype stores it."""
         bits, held = BITS[dtype], BITS[self.weight_dtype]
         if bits == held:
@@ -247,6 +248,12 @@ class Transformer:
         if bits >= group.narrowest_bits:
             return replace(group, dtype=dtype, scale_bytes=0.0)
         return replace(group, dtype=self.base_dtype, scale_bytes=0.0)
+
+
+@lru_cache(maxsize=16)
+def _quantised(transformer: Transformer, dtype: str) -> tuple[WeightGroup, ...]:
+    """Return the weights of a model as a quantiser to a dtype stores them; the last few models asked for are kept."""
+    return _merged(transformer.in_dtype(group, dtype) for group in transformer.groups)
 
 
 def _merged(groups: Iterable[WeightGroup]) -> tuple[WeightGroup, ...]:
