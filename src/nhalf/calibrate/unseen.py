@@ -40,7 +40,7 @@ def unseen(table: Table) -> Predictions:
     for name in sorted(set(of_group)):
         others = runs.take(family != name)
         constants = others.fit(start, correlation=ONE_EACH).constants if len(others) else start.centre
-        found = predictions(cases(table, Options(constants=_data(constants))), bands)
+        found = predictions(cases(table, Options(constants=_data(constants), bands=bands)), bands)
         rows = np.concatenate([group.rows for group, of in zip(loaded.groups, of_group, strict=True) if of == name])
         whole = found if whole is None else _with(whole, found, rows)
     return whole or predictions(loaded, bands)
