@@ -142,7 +142,7 @@ def test_csv_and_markdown_hold_the_rows(document: Any) -> None:  # noqa: ANN401
         ((*JOB, "--launch", "ollama run x"), 2, ["vllm serve"]),
         ((*JOB, "--launch", "vllm serve x -tp 3"), 2, ["TP 3"]),
         ((*JOB, "--launch", "vllm serve x -tp 8", "--gpus", "12"), 2, ["multiple of 8"]),
-        ((*JOB, "--phase", "prefill"), 2, ["decode steps"]),
+        ((*JOB, "--phase", "prefill"), 2, ["No such option"]),
         ((*JOB, "--price", "$1,$2,$3"), 2, ["3 prices for 1 systems"]),
         ((*JOB, "--json", "--md"), 2, ["more than one form"]),
     ],

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 COUNTS = (("batch", "--batch"), ("tp", "--tp"), ("pp", "--pp"), ("cp", "--cp"), ("context", "--context"))
 NO_COUNTS: list[Any] = [
-    np.array([1, 2]), 1.5, 8.0, float("nan"), float("inf"), True, "8", [8], 0, -1, 10**30, {}, "",
+    np.array([1.5, 2]), np.array(["a"]), np.array([0]), 1.5, 8.0, float("nan"), float("inf"), True, "8", [8], 0, -1, 10**30, {}, "",
 ]  # fmt: skip
 NO_TEXTS: list[Any] = [8, "", " ", ["fp8"], b"fp8", {}, float("nan")]
 NO_CHANGES: list[Any] = [
@@ -23,6 +23,7 @@ NO_CHANGES: list[Any] = [
 ]  # fmt: skip
 WRONG: list[tuple[dict[str, Any], str]] = [
     *(({name: value}, flag) for name, flag in COUNTS for value in NO_COUNTS),
+    *(({name: np.array([1, 2])}, f"--{name}") for name in ("tp", "pp", "cp")),
     *(({name: None}, f"--{name}") for name in ("tp", "pp", "cp")),
     *(({"isl": value, "osl": 5}, "--isl") for value in (-100, 0, 100.5, "100", False)),
     *(({name: value}, f"--{name}") for name in ("weights", "kv", "engine", "library", "mode") for value in NO_TEXTS),
@@ -51,6 +52,13 @@ def test_every_kind_of_whole_number_is_one(batch: Any) -> None:  # noqa: ANN401
     found = load(batch=batch)
     assert found.workload.batch == 8
     assert nhalf.decode(found).value == nhalf.decode(load(batch=8)).value
+
+
+def test_arrays_of_a_batch_and_of_lengths_are_the_numbers_of_one_scenario() -> None:
+    batch, isl = np.array([1, 16, 64]), np.array([512, 1024, 2048])
+    found = nhalf.decode(load(batch=batch, isl=isl, osl=256)).value
+    each = [nhalf.decode(load(batch=int(b), isl=int(n), osl=256)).value for b, n in zip(batch, isl, strict=True)]
+    np.testing.assert_allclose(found, each, rtol=1e-12)
 
 
 def test_a_choice_of_none_is_the_default() -> None:

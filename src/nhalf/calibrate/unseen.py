@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,8 +19,13 @@ from nhalf.loading.predictions import Predictions, predictions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from nhalf.loading.case_table import Table
     from nhalf.predict.response import Indices
+
+
+Numbers = TypeVar("Numbers", bound="NDArray[Any]")
 
 
 def unseen(table: Table) -> Predictions:
@@ -40,10 +45,10 @@ def unseen(table: Table) -> Predictions:
     for name in sorted(set(of_group)):
         others = runs.take(family != name)
         constants = others.fit(start, correlation=ONE_EACH).constants if len(others) else start.centre
-        found = predictions(cases(table, Options(constants=_data(constants))), bands)
+        found = predictions(cases(table, Options(constants=_data(constants), bands=bands)))
         rows = np.concatenate([group.rows for group, of in zip(loaded.groups, of_group, strict=True) if of == name])
         whole = found if whole is None else _with(whole, found, rows)
-    return whole or predictions(loaded, bands)
+    return whole or predictions(cases(table, Options(bands=bands)))
 
 
 def _data(constants: Mapping[str, float]) -> dict[str, Datum]:
@@ -59,14 +64,16 @@ def _data(constants: Mapping[str, float]) -> dict[str, Datum]:
 
 def _with(whole: Predictions, other: Predictions, rows: Indices) -> Predictions:
     """Return predictions with some rows of others."""
-    arrays = {}
-    for item in fields(Predictions):
-        value = getattr(whole, item.name)
-        if isinstance(value, np.ndarray):
-            merged = value.copy()
-            merged[rows] = getattr(other, item.name)[rows]
-            arrays[item.name] = merged
-    binding = list(whole.binding)
+    numbers = {name: _replaced(values, other.numbers[name], rows) for name, values in whole.numbers.items()}
+    binding, fits = list(whole.binding), list(whole.fits_memory)
     for row in rows.tolist():
-        binding[row] = other.binding[row]
-    return replace(whole, **arrays, binding=binding)  # type: ignore[arg-type]
+        binding[row], fits[row] = other.binding[row], other.fits_memory[row]
+    group = _replaced(whole.group, other.group, rows)
+    return replace(whole, numbers=numbers, group=group, binding=binding, fits_memory=fits)
+
+
+def _replaced(whole: Numbers, other: Numbers, rows: Indices) -> Numbers:
+    """Return an array with some entries of another."""
+    merged = whole.copy()
+    merged[rows] = other[rows]
+    return merged

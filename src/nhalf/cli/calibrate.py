@@ -19,13 +19,8 @@ from nhalf.report.words import counted
 @click.command()
 @click.argument("bench", nargs=-1, required=True, metavar="BENCH...")
 @click.option("-o", "--output", "target", metavar="STACK.toml", help="Where the stack goes, for --stack.")
-@click.option("--on", "system", metavar="SYSTEM", help="Where the files do not say.")
-@click.option("--model", metavar="MODEL", help="Where the files do not say.")
-@click.option("--engine", metavar="NAME", help="Where the files do not say.  [default: vllm]")
-@click.option("--tp", metavar="K", help="Where the files do not say.")
-@click.option("--weights", "weight_dtype", metavar="DTYPE", help="Where the files do not say.")
-@click.option("--kv", "kv_dtype", metavar="DTYPE", help="Where the files do not say.")
 @click.option("--skip-doubtful", is_flag=True, help="Leave out rows that the checks find doubtful.")
+@flags.inputs("calibrate")
 @forms.option
 def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, **defaults: str | None) -> None:
     """Refit the constants that the runs in BENCH... identify, and keep priors for the rest.
@@ -46,7 +41,7 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     flags.written_as(target, ".toml", "a stack, which is written as TOML")
     table = readers.read(bench)
     chosen = options(None, defaults)
-    loaded = cases(table, chosen.options)
+    loaded = cases(table, chosen)
     times = measured_s(table)
     scored = unflagged(table)
     missing = int(np.sum(unmeasured(table, times)))

@@ -11,33 +11,18 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from nhalf.loading.inputs import INPUTS
+
 VARIABLE: Final = "_NHALF_COMPLETE"
 """The variable by which a shell asks, as click names it."""
-_KINDS: Final = {
-    "--on": "system", "--model": "model", "model": "model", "--engine": "engine", "--library": "library",
-}  # fmt: skip
-"""Options (and arguments) whose values are names of the catalogue, by their kind there."""
 _WORDS: Final = {
-    "--mode": ("graph", "eager", "host"), "--goal": ("tokens-per-gpu", "latency", "cost"),
-    "--weights": ("bf16", "fp8", "nvfp4", "mxfp4", "int8", "int4"), "--kv": ("bf16", "fp8"),
-    "--phase": ("decode", "prefill"), "--exchange": ("all-gather", "all-to-all"),
+    "--goal": ("tokens-per-gpu", "latency", "cost"),
     "--ports": ("fifo", "fair", "blocking"), "--protocol": ("rendezvous", "eager"), "shell": ("bash", "zsh", "fish"),
     "op": ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all", "barrier", "send-recv"),
     "kind": ("systems", "devices", "links", "libraries", "engines", "models", "hierarchy", "curves", "sources"),
 }  # fmt: skip
-_FILES: Final = {
-    "-o",
-    "--save",
-    "--links",
-    "--stack",
-    "--timeline",
-    "files",
-    "logs",
-    "cases",
-    "bench",
-    "curve",
-    "source",
-}
+"""The words of options and arguments that are no inputs of a scenario."""
+_FILES: Final = ("-o", "--save", "--timeline", "files", "logs", "cases", "bench", "curve", "source")
 
 
 class _Words(click.types.StringParamType):
@@ -76,9 +61,12 @@ def prepare(command: click.Command) -> click.Command:
 
 def _type(param: click.Parameter) -> Any | None:  # noqa: ANN401  a click type
     """Return the type that completes a parameter, None where nothing is known of it."""
+    known = {row.on_command_line: row for row in INPUTS if row.words or row.catalogue}
     for name in (*param.opts, param.name or ""):
-        if name in _KINDS:
-            return _Words(kind=_KINDS[name], files=name == "model")
+        row = known.get("--model" if name == "model" else name)
+        if row is not None:
+            kind = "" if row.catalogue == "file" else row.catalogue
+            return _Words(kind=kind, words=row.words, files=not (kind or row.words) or name == "model")
         if name in _WORDS:
             return _Words(words=_WORDS[name])
         if name in _FILES:

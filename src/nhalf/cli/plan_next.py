@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nhalf.cli import following
 from nhalf.loading.degrees import FIELDS
 from nhalf.loading.options import NAMES as OPTIONS
-from nhalf.loading.request import TEXTS
+from nhalf.loading.request import LENGTHS, TEXTS
 from nhalf.report import plan_several as several
 
 if TYPE_CHECKING:
@@ -29,10 +28,9 @@ def decoding(found: Plan, request: Request, skew: float | None) -> str:
     for flag, field in FIELDS.items():
         degree = getattr(layout, field)
         changed[f"--{flag.replace('_', '-')}"] = degree if degree > 1 or flag == "tp" else None
-    changed |= {"--context": request.context, "--isl": request.prompt, "--osl": request.output}
-    changed |= {f"--{name}": getattr(request, name) for name in TEXTS}
     # The exchange that a plan was narrowed to is one of its wish; that of the row says it for both.
-    options = replace(request.options, exchange="all-to-all" if sends else None, skew=skew if sends else None)
+    options = request.options.having({"exchange": "all-to-all" if sends else None, "skew": skew if sends else None})
+    changed |= {f"--{name}": getattr(request, name) for name in (*LENGTHS, *TEXTS)}
     changed |= {f"--{name.replace('_', '-')}": getattr(options, name) for name in OPTIONS}
     changed |= {"--set": tuple(f"{path}={value}" for path, value in request.changes.items()), "--explain": True}
     return following.command("decode", changed)

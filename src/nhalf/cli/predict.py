@@ -16,10 +16,7 @@ from nhalf.report import predict as report
 @click.command()
 @click.argument("cases", metavar="CASES.csv")
 @click.option("-o", "--output", "target", metavar="OUT.csv", help="Where the table goes.  [default: standard output]")
-@click.option("--stack", metavar="FILE", help="Constants of nhalf calibrate, or `priors`.  [default: the calibrated]")
-@click.option("--on", "system", metavar="SYSTEM", help="Where the table does not say.")
-@click.option("--model", metavar="MODEL", help="Where the table does not say.")
-@click.option("--engine", metavar="NAME", help="Where the table does not say.  [default: vllm]")
+@flags.inputs("predict")
 @forms.option
 def predict(cases: str, target: str | None, stack: str | None, **defaults: str | None) -> None:
     """Predict every row of CASES.csv: time per token with its 80 % band, a range for the first token, what binds.
@@ -34,7 +31,7 @@ def predict(cases: str, target: str | None, stack: str | None, **defaults: str |
 
     flags.written_as(target, ".csv", "a table, which is written as CSV")
     chosen = options(stack, defaults)
-    found = predictions(load(read_table(Path(cases)), chosen.options), chosen.bands)
+    found = predictions(load(read_table(Path(cases)), chosen))
     if not target or forms.asked():  # no page that says it
         for each in assumptions(found.cases):
             if each.unusual:

@@ -34,9 +34,8 @@ _ROW_BYTES = {False: 200, True: 50}  # of a row of text and of Parquet, at least
 
 @click.command()
 @click.argument("model")
-@click.option("--on", "systems", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue.")
+@flags.inputs("sweep")
 @click.option("--axis", "texts", multiple=True, metavar="NAME=VALUES", help="One axis; repeat it. Batch and tp too.")
-@click.option("--batch", metavar="LIST", help="Sequences that decode together.  [default: 1]")
 @click.option(
     "-o",
     "--output",
@@ -49,10 +48,8 @@ _ROW_BYTES = {False: 200, True: 50}  # of a row of text and of Parquet, at least
 @click.option("--workers", metavar="N", type=click.IntRange(min=1), default=1, help="Processes of this machine.")
 @click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler: tcp://host:8786.")
 @click.option("--task-points", metavar="N", type=click.IntRange(min=1), default=TASK_POINTS, help="Points of one task.")
-@flags.layout
-@flags.workload
 @forms.option
-def sweep(model: str, systems: str | None, texts: tuple[str, ...], files: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
+def sweep(model: str, texts: tuple[str, ...], files: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
     """Predict every combination of the axes of MODEL: a name, a config.json, or a scenario.toml.
 
     An axis is tp, pp, ep, attention-dp, cp, batch, context, isl, osl, system, engine, library, mode, weights, kv, or
@@ -62,7 +59,7 @@ def sweep(model: str, systems: str | None, texts: tuple[str, ...], files: tuple[
     pages, file = _files(files)
     if given["cluster"] and given["workers"] > 1:
         raise InputError("both are given", where="--workers and --cluster", allowed="one of them")
-    loaded = axes.grid(flags.request(model, given, systems=systems, batches=given["batch"]), texts)
+    loaded = axes.grid(flags.request(model, given), texts)
     for warning in loaded.warnings:
         output.warn(warning)
     grid, tally = loaded.grid, Tally()

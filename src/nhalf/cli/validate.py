@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import numpy as np
 
-from nhalf.cli import following, forms, output
+from nhalf.cli import flags, following, forms, output
 from nhalf.errors import InputError
 from nhalf.loading.case_options import options
 from nhalf.report import validate as report
@@ -16,14 +16,8 @@ from nhalf.report.words import counted
 @click.argument("cases", nargs=-1, metavar="[CASES]...")
 @click.option("--builtin", is_flag=True, help="Run the measured tables that ship, misses included.")
 @click.option("--fail-if", "gates", multiple=True, metavar="LIMIT", help="Exit 3 when it holds: 'median>10%'.")
-@click.option("--stack", metavar="FILE", help="Constants of nhalf calibrate, or `priors`.  [default: the calibrated]")
-@click.option("--on", "system", metavar="SYSTEM", help="Where the table does not say.")
-@click.option("--model", metavar="MODEL", help="Where the table does not say.")
-@click.option("--engine", metavar="NAME", help="Where the table does not say.  [default: vllm]")
-@click.option("--tp", metavar="K", help="Where the table does not say.")
-@click.option("--weights", "weight_dtype", metavar="DTYPE", help="Where the table does not say.")
-@click.option("--kv", "kv_dtype", metavar="DTYPE", help="Where the table does not say.")
 @click.option("--skip-doubtful", is_flag=True, help="Leave out rows that the checks find doubtful.")
+@flags.inputs("validate")
 @forms.option
 def validate(
     cases: tuple[str, ...], builtin: bool, gates: tuple[str, ...], stack: str | None, skip_doubtful: bool,
@@ -51,7 +45,7 @@ def validate(
         raise InputError("name a table, or --builtin", where="CASES", allowed="files of runs, or --builtin alone")
     chosen = options(stack, defaults)
     table = bench.read(cases) if cases else read_table(SERVING)
-    loaded = load(table, chosen.options)
+    loaded = load(table, chosen)
     times = measured_s(table)
     for each in assumptions(loaded):
         if each.unusual:
@@ -73,7 +67,7 @@ def validate(
     else:
         if stack is None and (seen := int(np.sum(fitted_on(table, times)))):
             output.warn(report.seen_before(seen, int(np.sum(np.isfinite(times)))))
-        predicted = predictions(loaded, chosen.bands)
+        predicted = predictions(loaded)
     found = compare(predicted, times, scored)
     if not forms.write(lambda: report.document(found, doubts), "groups"):
         canvas = output.canvas()

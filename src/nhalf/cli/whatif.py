@@ -7,20 +7,17 @@ from typing import Any
 import click
 
 from nhalf.cli import flags, forms, page_file
-from nhalf.cli.buy import BATCHES, answer
+from nhalf.cli.buy import answer
 
 
 @click.command()
 @click.argument("model")
-@click.option("--on", "systems", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue.")
+@flags.inputs("whatif")
 @click.option("--option", "texts", multiple=True, metavar="KEY=VALUE", help="One change; repeat it.")
-@click.option("--batch", metavar="LIST", help=f"Sequences that decode together.  [default: {BATCHES}]")
 @click.option("--mix", metavar="BATCH=SHARE,..", help="How steps divide over batches: 1=60,16=30,128=10.")
-@flags.layout
-@flags.workload
 @page_file.option
 @forms.option
-def whatif(model: str, systems: str | None, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's flags
+def whatif(model: str, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's flags
     """Say what each change would save on MODEL, whether the model can tell, and at which batch that flips.
 
     A change is KEY=VALUE: a link (nic=800Gb/s, nvlink.latency=x0.5), hbm=4.8TB/s, the path of any input
@@ -28,4 +25,4 @@ def whatif(model: str, systems: str | None, texts: tuple[str, ...], **given: Any
     by ' + '; a label goes before ': '. Without any option they are twice the bandwidth, half the latency of the links,
     twice the memory bandwidth, half the fixed times.
     """
-    answer("whatif", model, systems, texts, given)
+    answer("whatif", model, texts, given)

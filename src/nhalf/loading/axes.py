@@ -15,7 +15,8 @@ from nhalf.decide.grid import Cell, Grid, Inner
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout, check
 from nhalf.loading.changes import unit_of
-from nhalf.loading.degrees import FLAGS, Degrees
+from nhalf.loading.degrees import FIELDS, FLAGS, Degrees
+from nhalf.loading.inputs import INPUTS
 from nhalf.loading.request import scenarios
 
 if TYPE_CHECKING:
@@ -25,19 +26,13 @@ if TYPE_CHECKING:
     from nhalf.loading.request import Default, Request
     from nhalf.scenario import Scenario
 
-NAMES: Final = ("system", "engine", "library", "mode", "weights", "kv")
+_AXES: Final = tuple(row for row in INPUTS if row.axis)
+NAMES: Final = tuple(row.name for row in _AXES if row.cell == "name")
 """Axes that choose another system, stack or number format."""
-WORKLOAD: Final = {
-    "batch": "workload.batch", "context": "workload.context_tokens", "isl": "workload.prompt_tokens",
-    "osl": "workload.output_tokens",
-}  # fmt: skip
+WORKLOAD: Final = {row.name: row.path for row in _AXES if row.cell == "number"}
 """Axes of whole numbers, by the words of their flags."""
 POINTS: Final = 25
 """How many values a range of quantities has that does not say."""
-_LAYOUT: Final = {
-    "tp": "tensor_parallel", "pp": "pipeline_parallel", "ep": "expert_parallel", "attention_dp": "attention_dp",
-    "cp": "context_parallel",
-}  # fmt: skip
 _RANGES: Final = (
     "values such as 1us,5us, ranges such as 1us:50us (25 values), 1us:50us:100 (100), 1us:50us:x2, 1us:50us:1us"
 )
@@ -118,14 +113,19 @@ def _axes(request: Request, texts: Sequence[str]) -> list[_Axis]:
 
 def _base_request(request: Request, axes: Sequence[_Axis]) -> Request:
     """Return the request of one scenario, in which every axis has its first value, or one that is always legal."""
-    named = {axis.name: axis.text for axis in axes}
-    fields: dict[str, Any] = {name: _words(named[name])[0] for name in NAMES[1:] if name in named}
-    systems = (_words(named["system"])[0],) if "system" in named else request.systems[:1]
-    counted = {"context": "context", "isl": "prompt", "osl": "output"}
-    fields |= {field: 1 for name, field in counted.items() if name in named}
-    degrees = {flag: (1,) if flag in named else getattr(request.degrees, flag)[:1] for flag in FLAGS}
-    batches = (request.batches or (1,))[:1]
-    return replace(request, systems=systems, degrees=Degrees(**degrees), batches=batches, **fields)
+    named: dict[str, Any] = {axis.name: axis.text for axis in axes}
+    values: dict[str, Any] = {name: _words(named[name])[0] for name in NAMES if name in named}
+    # What is legal for the shortest of all lengths is so for each.
+    values |= {
+        axis.name: min(units.parse_int_list(axis.text, where=axis.where))
+        for axis in axes
+        if axis.name in WORKLOAD and axis.name != "batch"
+    }
+    degrees: dict[str, Any] = {flag: (1,) if flag in named else getattr(request.degrees, flag)[:1] for flag in FLAGS}
+    one = replace(
+        request, degrees=Degrees(**degrees), systems=request.systems[:1], batches=(request.batches or (1,))[:1]
+    )
+    return one.updated(values)
 
 
 def _words(text: str) -> list[str]:
@@ -156,7 +156,7 @@ def _cells(
         if isinstance(found, InputError):
             yield Cell(labels=labels, scenario=None, reason=found.what)
             continue
-        degrees: dict[str, Any] = {_LAYOUT[name]: value for name, value in chosen.items() if name in _LAYOUT}
+        degrees: dict[str, Any] = {FIELDS[name]: value for name, value in chosen.items() if name in FIELDS}
         paths = {name: value for name, value in chosen.items() if name not in (*NAMES, *FLAGS)}
         yield _cell(labels, found, replace(found.layout, **degrees), paths)
 
@@ -173,10 +173,8 @@ def _cell(labels: tuple[str | int, ...], found: Scenario, layout: Layout, paths:
 
 def _loaded(request: Request, names: dict[str, str | int]) -> Scenario | InputError:
     """Return the scenario of other names, or why there is none."""
-    fields: dict[str, Any] = {name: value for name, value in names.items() if name != "system"}
-    systems = (str(names["system"]),) if "system" in names else request.systems
     try:
-        return scenarios(replace(request, systems=systems, **fields)).scenarios[0]
+        return scenarios(request.updated(names)).scenarios[0]
     except InputError as error:
         return error
 

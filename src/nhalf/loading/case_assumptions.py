@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ _WHY: Final = {
     "engine": "the most used",
     "weight_dtype": "as the checkpoint is stored",
     "concurrency": "request rate times the time of a request",
-    "kv_dtype": "what such servers mostly run (nhalf decode takes the config's); bands hold fp8 and bf16",
+    "kv_dtype": "what such servers mostly run, as every command takes it; bands hold fp8 and bf16",
 }
 
 
@@ -47,17 +48,19 @@ class Assumption:
 def assumptions(cases: Cases) -> list[Assumption]:
     """Return what was assumed of the rows that have a scenario, by column and value."""
     found: dict[tuple[str, str], int] = {}
+    cells = {name: cases.table.column(name) for name in (*_WHY, "moe_dtype") if name in cases.table.header}
     for group in cases.groups:
         row = int(group.rows[0])  # all rows of a group have the same cells here
+        told = {name: texts[row].strip() for name, texts in cells.items()}
         for column, value in _taken(group).items():
-            told = cases.table.column(column)[row].strip() or cases.defaults.get(column, "")
-            if not told and not (column == "weight_dtype" and cases.table.column("moe_dtype")[row].strip()):
+            said = told.get(column) or cases.defaults.get(column, "")
+            if not said and not (column == "weight_dtype" and told.get("moe_dtype")):
                 found[column, value] = found.get((column, value), 0) + len(group.rows)
-    by = cases.table.column(CONCURRENCY_BY)
-    for group in cases.groups:
-        for row in group.rows.tolist():
-            if by[row]:
-                found["concurrency", by[row]] = found.get(("concurrency", by[row]), 0) + 1
+    if CONCURRENCY_BY in cases.table.header:
+        by = cases.table.column(CONCURRENCY_BY)
+        for way, rows in Counter(by[row] for group in cases.groups for row in group.rows.tolist()).items():
+            if way:
+                found["concurrency", way] = rows
     return [Assumption(column=column, value=value, rows=rows) for (column, value), rows in sorted(found.items())]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf.errors import InputError
+from nhalf.loading.inputs import of_cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Array
     from nhalf.loading.case_table import Table
 
-NAMES = ("model", "system", "engine", "weight_dtype", "moe_dtype", "kv_dtype", "mode", "library")
-DEGREES = ("tp", "pp", "attention_dp", "moe_tp", "moe_ep")
-NUMBERS = ("concurrency", "batch", "isl", "osl", "context", "tokens_per_step", "accepted_tokens")
+NAMES, DEGREES, NUMBERS = of_cell("name"), of_cell("degree"), of_cell("number")
+"""The columns that are read, by what their cells are."""
 LARGEST = 1e9
 """No run has more sequences or tokens: a larger number is in another unit, or a slip."""
 
@@ -26,6 +26,8 @@ LARGEST = 1e9
 def texts_of(table: Table, name: str, defaults: Mapping[str, str]) -> list[str]:
     """Return the texts of a column, with the default where a cell is empty."""
     default = defaults.get(name, "")
+    if name not in table.header:
+        return [default] * len(table.rows)
     return [cell.strip() or default for cell in table.column(name)]
 
 

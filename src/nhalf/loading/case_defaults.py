@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Final
 from nhalf.catalog import store
 from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.case_columns import DEGREES, LARGEST, NUMBERS, degree
-from nhalf.loading.case_model import DTYPES, model_of
+from nhalf.loading.dtypes import DTYPES
+from nhalf.loading.inputs import INPUTS, TABLES
+from nhalf.loading.model import model_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FLAGS: Final = {
-    "system": "--on",
-    "model": "--model",
-    "engine": "--engine",
-    "tp": "--tp",
-    "weight_dtype": "--weights",
-    "kv_dtype": "--kv",
-}  # fmt: skip
+FLAGS: Final = {row.column: row.on_command_line
+                for row in INPUTS if set(TABLES) & set(row.commands) and row.column}  # fmt: skip
 """The flag that states a column, in the order of a command line."""
 
 

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nhalf.catalog import calibration
 from nhalf.loading.case_defaults import check
 from nhalf.loading.cases import Options
+from nhalf.loading.inputs import BY_NAME
 from nhalf.loading.stack_file import PRIORS, read_stack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nhalf.predict.residual import Bands
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """What flags make: the options of the cases, and the bands around their predictions."""
-
-    options: Options
-    bands: Bands
-
-
-def options(stack: str | None, defaults: Mapping[str, str | None]) -> Chosen:
+def options(stack: str | None, defaults: Mapping[str, str | None]) -> Options:
     """Return the options that flags make; `stack` is a file, `priors`, or None for the calibration that ships.
 
     Raises
@@ -32,14 +21,11 @@ def options(stack: str | None, defaults: Mapping[str, str | None]) -> Chosen:
     InputError
         The file of the stack cannot be read, or a flag says what no row can mean.
     """
-    given = {name: text for name, text in defaults.items() if text}
+    given = {BY_NAME[name].column: text for name, text in defaults.items() if text}
     check(given)
-    bands = calibration.bands()
     if stack is None:
-        return Chosen(options=Options(defaults=given), bands=bands)
+        return Options(defaults=given)
     if stack == PRIORS:
-        return Chosen(options=Options(defaults=given, calibrated=False), bands=bands)
+        return Options(defaults=given, calibrated=False)
     file = read_stack(stack)
-    if file.half_widths:
-        bands = bands.measured(file.half_widths)
-    return Chosen(options=Options(defaults=given, constants=file.constants), bands=bands)
+    return Options(defaults=given, constants=file.constants, half_widths=file.half_widths)

@@ -15,10 +15,12 @@ import numpy as np
 
 from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.case_columns import DEGREES, NAMES, numbers_of, texts_of
-from nhalf.loading.case_scenario import scenario_of
+from nhalf.loading.case_request import request_of
+from nhalf.loading.inputs import INPUTS
 from nhalf.loading.kv_rule import other_kv_bytes
+from nhalf.loading.request import scenarios
+from nhalf.loading.stack_file import PRIORS, StackFile
 from nhalf.predict.memory import held_weights, one_sequence
-from nhalf.transformer import KV_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,13 +28,14 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Array
     from nhalf.citation import Datum
     from nhalf.loading.case_table import Table
+    from nhalf.predict.residual import Bands
     from nhalf.predict.response import Indices
     from nhalf.scenario import Scenario
 
 _NAMED = ("model", "system")
 """The names that have no default, in the order of the columns."""
 _NEEDED = (("model",), ("system",), ("concurrency", "batch"))
-_COLUMN_OF = {"MODEL": "model", "--tp": "tp", "--pp": "pp", "--attention-dp": "attention_dp", "--ep": "moe_ep"}
+_COLUMN_OF = {"MODEL": "model"} | {row.on_command_line: row.column for row in INPUTS if row.column}
 """The column that says what a flag says elsewhere."""
 _LONGEST_LIST = 120
 """A list of allowed names that has more letters is no help in a cell."""
@@ -75,11 +78,25 @@ class Cases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What holds for every row that does not say otherwise, and constants to take instead of the catalogue's."""
+    """What holds for every row that does not say otherwise, and constants to take instead of the catalogue's.
+
+    `half_widths` are those of the band that was measured with the constants; `bands` the bands around predictions,
+    where they are not those of the calibration that ships.
+    """
 
     defaults: Mapping[str, str] = field(default_factory=dict)
     calibrated: bool = True
     constants: Mapping[str, Datum] = field(default_factory=dict)
+    half_widths: tuple[float, float] | None = None
+    bands: Bands | None = None
+
+    @property
+    def stack(self) -> StackFile | None:
+        """Return the constants as a file of a stack holds them; None for those of the catalogue."""
+        if self.calibrated and not self.constants:
+            return None
+        name = "constants" if self.calibrated else PRIORS
+        return StackFile(name=name, constants=self.constants, half_widths=self.half_widths)
 
 
 def cases(table: Table, options: Options | None = None) -> Cases:
@@ -155,15 +172,35 @@ def _group(cells: Mapping[str, str], rows: Indices, columns: Mapping[str, Array]
     InputError
         A name is not known, or the layout is not possible.
     """
-    scenario = scenario_of(cells, {name: values[rows] for name, values in columns.items()}, options)
+    asked = request_of(cells, {name: values[rows] for name, values in columns.items()}, options.stack)
+    scenario = scenarios(asked, options.bands).scenarios[0]
+    _must_fit(scenario, told_tp=bool(cells["tp"]))
     workload = scenario.workload
-    assumed = scenario.origins["workload.kv_bytes"].kind == "assumed"
+    assumed = scenario.origins.get("workload.kv_bytes")
     return Group(
         rows=rows,
         scenario=scenario,
-        other_kv_bytes=other_kv_bytes(workload.kv_dtype) if assumed else KV_BYTES[workload.kv_dtype],
+        other_kv_bytes=float(np.mean(workload.kv_bytes)) if assumed is None else other_kv_bytes(assumed),
         model=scenario.transformer.name,
         system=scenario.system.name,
         engine=scenario.stack.engine,
         weight_dtype=workload.weight_dtype,
     )
+
+
+def _must_fit(scenario: Scenario, *, told_tp: bool) -> None:
+    """Refuse a layout whose weights alone exceed the memory of a device; without tp, one device was taken.
+
+    Raises
+    ------
+    InputError
+        They do.
+    """
+    weights = float(np.max(held_weights(scenario).value))
+    memory = float(np.mean(scenario.system.device.memory_bytes))
+    if weights > memory:
+        raise InputError(
+            f"the weights need {weights / 1e9:.0f} GB of the {memory / 1e9:.0f} GB on each device",
+            where="memory",
+            do="raise tp, or quantise" if told_tp else "state tp: nothing does, so one device was taken",
+        )

@@ -10,6 +10,7 @@ from nhalf import units
 from nhalf.catalog import store
 from nhalf.citation import Datum
 from nhalf.errors import InputError
+from nhalf.loading.inputs import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,15 +32,10 @@ _REASON = {
     "s": (1e-12, 1e4), "bytes": (1e-3, 1e18), "bytes/s": (1.0, 1e18), "FLOP/s": (1.0, 1e24), "1": (1e-9, 1e9),
 }  # fmt: skip
 """The least and the most that a number of a unit can be; beyond them a prediction would only be noise."""
-FLAGGED = {
-    "workload.batch": "--batch", "workload.context_tokens": "--context, or --isl and --osl",
-    "workload.prompt_tokens": "--isl", "workload.output_tokens": "--osl", "workload.chunk_tokens": "--chunk",
-    "workload.tokens_per_step": "--draft-tokens", "workload.accepted_tokens": "--acceptance",
-    "workload.routing_skew": "--skew", "stack.remedies.fused_collectives": "--fuse",
-    "stack.remedies.message_factor": "--quantised-all-reduce", "stack.remedies.fused_norms": "--fuse-norm",
-    "stack.remedies.overlap_share": "--overlap", "stack.remedies.bypassed_s": "--kernel-bypass",
-    "stack.remedies.through_kernel_s": "--kernel-bypass",
-}  # fmt: skip
+FLAGGED = {row.path: row.on_command_line for row in BY_NAME.values() if row.path} | {
+    "workload.context_tokens": "--context, or --isl and --osl",
+    **dict.fromkeys(("stack.remedies.bypassed_s", "stack.remedies.through_kernel_s"), "--kernel-bypass"),
+}
 """Inputs that a flag sets, for which there are several values in one answer."""
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from nhalf.errors import InputError
 from nhalf.layout import Layout, check
+from nhalf.loading.inputs import of_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,13 +57,10 @@ class Degrees:
         return legal
 
 
-FLAGS = tuple(item.name for item in fields(Degrees))
-"""The names of the degrees: flags of `nhalf decode`, keys of a scenario file, choices of `nhalf.load`."""
-FIELDS: Final = {
-    "tp": "tensor_parallel", "pp": "pipeline_parallel", "ep": "expert_parallel", "attention_dp": "attention_dp",
-    "cp": "context_parallel",
-}  # fmt: skip
+FIELDS: Final = {row.name: row.path.removeprefix("layout.") for row in of_part("degrees")}
 """The field of a layout that each degree is."""
+FLAGS: Final = tuple(FIELDS)
+"""The names of the degrees: flags of `nhalf decode`, keys of a scenario file, choices of `nhalf.load`."""
 
 
 def as_flags(layout: Layout) -> str:

@@ -16,52 +16,64 @@ from nhalf.device import generation
 from nhalf.transformer import KV_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 _NARROW = "fp8"
 _WIDE = "bf16"
+_CONFIG = "the config says so"
 
 
-def assumed_kv(*, weights: str, engine: str, architecture: str) -> tuple[str, Datum]:
-    """Return the dtype of the cache, and the bytes per element as an assumed value with its reason."""
+def _likely(config: str, weights: str, engine: str, architecture: str) -> tuple[str, str]:
+    """Return the dtype of the cache that is most likely, and why."""
+    if KV_BYTES[config] <= KV_BYTES[_NARROW]:
+        return config, _CONFIG
     if engine == "trtllm" and weights not in ("bf16", "fp16"):
-        dtype, reason = _NARROW, "TensorRT-LLM with a quantised model"
-    elif weights == "nvfp4":
-        dtype, reason = _NARROW, "an NVFP4 checkpoint"
-    elif generation(architecture) == "blackwell" and weights in ("fp8", "mxfp4"):
-        dtype, reason = _NARROW, f"{weights} weights on Blackwell"
-    else:
-        dtype, reason = _WIDE, f"{weights} weights in {engine}"
+        return _NARROW, "TensorRT-LLM with a quantised model"
+    if weights == "nvfp4":
+        return _NARROW, "an NVFP4 checkpoint"
+    if generation(architecture) == "blackwell" and weights in ("fp8", "mxfp4"):
+        return _NARROW, f"{weights} weights on Blackwell"
+    return _WIDE, f"{weights} weights in {engine}"
+
+
+def assumed_kv(*, weights: str, engine: str, architecture: str, config: str = _WIDE) -> tuple[str, Datum]:
+    """Return the dtype of the cache, and the bytes per element as an assumed value with its reason.
+
+    A `config` that asks for 8 bits gets them, for certain; else the interval holds both dtypes.
+    """
+    dtype, reason = _likely(config, weights, engine, architecture)
+    sure = reason == _CONFIG
     return dtype, Datum(
         value=KV_BYTES[dtype],
         unit="bytes",
         source="nhalf-priors",
-        locator=f"cache dtype where nobody stated it: {dtype} for {reason}",
+        locator=f"cache dtype where nobody stated it: {dtype} {'as' if sure else 'for'} {reason}",
         kind="assumed",
         date="2026-11",
-        low=KV_BYTES[_NARROW],
-        high=KV_BYTES[_WIDE],
-        note="the serving data do not record it; bands hold both",
+        low=KV_BYTES[dtype] if sure else KV_BYTES[_NARROW],
+        high=KV_BYTES[dtype] if sure else KV_BYTES[_WIDE],
+        note="" if sure else "the serving data do not record it; bands hold both",
     )
 
 
-def default_reason(chosen: str, *, weights: str, engine: str, systems: Iterable[str]) -> str:
-    """Return why a dtype of the cache is the default of one asked step, and where measured servers likely differ.
-
-    The band of a step reaches down to 8 bits, and never up: a config that asks for 8 bits gets them.
-    """
-    narrow = KV_BYTES[chosen] <= KV_BYTES[_NARROW]
+def default_kv(config: str, *, weights: str, engine: str, systems: Sequence[str]) -> tuple[str | None, str, str]:
+    """Return the dtype that all systems take (None where they differ), the default in words, and its reason."""
+    found: dict[str, list[str]] = {}
+    reasons: dict[str, None] = {}
     for name in systems:
-        architecture = store.system(name)[0].device.architecture
-        likely, _ = assumed_kv(weights=weights, engine=engine, architecture=architecture)
-        if KV_BYTES[likely] != KV_BYTES[chosen]:
-            band = f"the band holds {chosen} alone" if narrow else "the band holds both"
-            return f"the config says so; nhalf predict takes {likely} here, as such servers mostly run; {band}"
-    if narrow:
-        return "the config says so, and nhalf predict takes as much"
-    return "the config says so; a server may run fp8, and the band allows for it"
+        dtype, reason = _likely(config, weights, engine, store.system(name)[0].device.architecture)
+        found.setdefault(dtype, []).append(name)
+        reasons[reason] = None
+    if list(reasons) == [_CONFIG]:
+        why = _CONFIG
+    else:
+        why = f"what servers mostly run with {', '.join(reasons)}; the band holds {_NARROW} and {_WIDE}"
+    shown = ", ".join(f"{dtype} on {', '.join(names)}" for dtype, names in found.items())
+    shared = next(iter(found)) if len(found) == 1 else None
+    return shared, shared or shown, why
 
 
-def other_kv_bytes(dtype: str) -> float:
-    """Return the bytes per element of the other common dtype [bytes]."""
-    return KV_BYTES[_WIDE if KV_BYTES[dtype] == KV_BYTES[_NARROW] else _NARROW]
+def other_kv_bytes(origin: Datum) -> float:
+    """Return what an element of the cache weighs if its assumed dtype is wrong [bytes]."""
+    low, high = origin.low or origin.value, origin.high or origin.value
+    return high if origin.value == low else low

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nhalf.catalog import store
 from nhalf.errors import InputError
+from nhalf.loading.dtypes import DTYPES
 from nhalf.loading.files import read_json, read_toml
 from nhalf.transformer import from_config, from_description
 
@@ -18,6 +20,40 @@ QUANTISATION: Final = "hf_quant_config.json"
 """The file in which some quantisers say what they did, beside config.json; a prefix is of both: 8b_config.json."""
 _ALLOWED: Final = "a name of `nhalf catalog models`, a config.json or its folder, or a description in TOML"
 _SHOWN: Final = 60
+_SUFFIX: Final = re.compile(
+    r"(?P<base>.+?)-(?P<dtype>FP8|NVFP4|FP4|MXFP4|AWQ|GPTQ|INT4|INT8|W8A8|W4A16)(?:-.*)?", re.IGNORECASE
+)
+"""How the names of quantised repositories end."""
+_MAKERS: Final = (
+    "deepseek-ai", "google", "meta-llama", "MiniMaxAI", "mistralai", "moonshotai", "nvidia", "openai", "Qwen",
+    "XiaomiMiMo", "zai-org",
+)  # fmt: skip
+"""Under whose name a base model is known that someone else quantised."""
+
+
+def model_of(name: str) -> tuple[Transformer, str]:
+    """Return the model that a name means, and the dtype that the end of the name states, or an empty string.
+
+    A quantised repository that the catalogue does not hold is its base model in another dtype: `nvidia/GLM-5-NVFP4`.
+
+    Raises
+    ------
+    InputError
+        Neither the name nor its base is known.
+    """
+    try:
+        return transformer_of(name), ""
+    except InputError:
+        stated = _SUFFIX.fullmatch(name.rpartition("/")[2])
+        if stated is None:
+            raise
+        base = stated["base"]
+        for known in (base, base.removesuffix("-Instruct"), *(f"{maker}/{base}" for maker in _MAKERS)):
+            try:
+                return transformer_of(known), DTYPES[stated["dtype"].lower().replace("-", "")]
+            except InputError:
+                continue
+        raise
 
 
 def transformer_of(model: str) -> Transformer:

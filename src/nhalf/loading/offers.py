@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.catalog import store
@@ -12,15 +12,13 @@ from nhalf.decide.levers import levers
 from nhalf.decide.option import Move, Option
 from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.changes import bidirectional, unit_of
-from nhalf.loading.degrees import FLAGS
-from nhalf.loading.options import NAMES as OPTIONS
-from nhalf.loading.options import SWITCHES
+from nhalf.loading.inputs import BY_NAME
 from nhalf.loading.request import scenarios
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.loading.request import Request
+    from nhalf.loading.request import Loaded, Request
     from nhalf.scenario import Scenario
 
 LINKS: Final = {
@@ -33,16 +31,14 @@ WORDS: Final = {
     "flops": "system.device.bf16_flop_per_s",
 }  # fmt: skip
 """Words for inputs of a device."""
-NAMES: Final = ("engine", "library", "mode", "weights", "kv", "links", "stack")
-"""Fields of a request that an option may name anew, besides the system and the degrees of a layout."""
-REMEDIES: Final = tuple(name for name in OPTIONS if name not in ("phase", "chunk", "kv_transfer", "replicas"))
-"""Remedies and drafts that an option may switch on, by the names of their flags: overlap=0.5, fuse_norm=true."""
-_REQUEST: Final = ("system", *NAMES, *FLAGS, *REMEDIES)
+_ANEW: Final = tuple(row.name for row in BY_NAME.values() if row.option)
+"""Inputs that an option may name anew: system=gb200-nvl72, weights=fp8, tp=8, overlap=0.5, fuse_norm=true."""
+_SAME: Final = tuple(row.name for row in BY_NAME.values() if row.option and row.part != "request")
+"""Those with which the machine and the stack stay what they are."""
 _PRICE: Final = re.compile(r"(?P<money>[^/]+?)\s*(?:/\s*(?P<per>[a-z]+))?", re.IGNORECASE)
 _PER: Final = ("gpu", "nic", "node", "all")
 _LABEL: Final = re.compile(r"(?P<label>[^=:]+):\s+(?P<rest>.+)", re.DOTALL)
-_NOT_HERE: Final = {"workload.batch": "--batch", "workload.context_tokens": "--context",
-                    "workload.prompt_tokens": "--isl", "workload.output_tokens": "--osl"}  # fmt: skip
+_NOT_HERE: Final = {row.path: row.on_command_line for row in BY_NAME.values() if row.part == "request" and row.path}
 _EXAMPLES: Final = "'nic=800Gb/s @ $1.2k', 'stack.host_launch_s=-10us', 'hbm=x1.4', 'system=gb200-nvl72', 'weights=fp8'"
 
 
@@ -116,16 +112,16 @@ def parse(text: str) -> Offer:
 def _option(offer: Offer, request: Request, layouts: Sequence[Scenario], warnings: list[str]) -> Option:
     """Return one option: first what makes it another request, then the inputs that it moves."""
     asked = [(key.casefold().replace("-", "_"), value) for key, value in offer.settings]
-    changes = {key: value for key, value in asked if key in _REQUEST}
+    changes = {key: value for key, value in asked if key in _ANEW}
     base = tuple(layouts)
     if changes:
         loaded = scenarios(_changed(request, changes, offer))
-        warnings += [f"{offer.where}: {warning}" for warning in loaded.warnings]
+        warnings += [f"{offer.where}: {warning}" for warning in (*loaded.warnings, *_cache(loaded, layouts))]
         base = loaded.scenarios
     moves = [
         move
         for (key, value), (plain, _) in zip(offer.settings, asked, strict=True)
-        if plain not in _REQUEST
+        if plain not in _ANEW
         for move in _moves(key, value, base[0], offer, warnings)
     ]
     return Option(
@@ -133,26 +129,26 @@ def _option(offer: Offer, request: Request, layouts: Sequence[Scenario], warning
         layouts=base,
         moves=tuple(moves),
         price_per_gpu=_price(offer, base[0]),
-        another=any(key not in (*FLAGS, *REMEDIES) for key in changes),
+        another=any(key not in _SAME for key in changes),
     )
 
 
+def _cache(loaded: Loaded, layouts: Sequence[Scenario]) -> list[str]:
+    """Return a warning where the dtype of the cache, which nobody states, is another one with an option."""
+    before, after = layouts[0].workload.kv_dtype, loaded.scenarios[0].workload.kv_dtype
+    if before == after or not any(default.flag == "--kv" for default in loaded.defaults):
+        return []
+    return [f"servers mostly keep the cache in {after} then, and in {before} before; state --kv to hold it"]
+
+
 def _changed(request: Request, changes: dict[str, str], offer: Offer) -> Request:
-    """Return the request with some of its fields named anew."""
-    fields: dict[str, Any] = {key: value for key, value in changes.items() if key in NAMES}
-    if "system" in changes:
-        fields["systems"] = (store.find("system", changes["system"], where=offer.where),)
-    degrees: dict[str, Any] = {
-        key: units.parse_int_list(value, where=f"{offer.where} {key}") for key, value in changes.items() if key in FLAGS
-    }
+    """Return the request with some of its inputs named anew."""
     words: dict[str, str | bool] = {"true": True, "on": True, "false": False, "off": False}
-    switched = {
-        key: words.get(value.casefold(), value) if key in SWITCHES else value
-        for key, value in changes.items()
-        if key in REMEDIES
-    }
-    remedies = request.options.updated(switched)
-    return replace(request, degrees=replace(request.degrees, **degrees), options=remedies, **fields)
+    values = {key: words.get(value.casefold(), value) if BY_NAME[key].is_switch else value
+              for key, value in changes.items()}  # fmt: skip
+    if "system" in changes:
+        values["system"] = store.find("system", changes["system"], where=offer.where)
+    return request.updated(values, lambda row: f"{offer.where} {row.name}")
 
 
 def _moves(key: str, value: str, base: Scenario, offer: Offer, warnings: list[str]) -> list[Move]:
@@ -165,7 +161,7 @@ def _moves(key: str, value: str, base: Scenario, offer: Offer, warnings: list[st
         raise InputError("that is asked of the machine, not bought", where=offer.where, do=f"use {_NOT_HERE[path]}")
     known = dict(base.inputs())
     if path not in known:
-        names = [*_REQUEST, *LINKS, *WORDS]
+        names = [*_ANEW, *LINKS, *WORDS]
         begun = [name for name in LINKS if name.startswith(f"{word}-")]
         meant = f"Did you mean '{begun[0]}{f'.{part}' if part else ''}'?" if begun else ""
         raise InputError(

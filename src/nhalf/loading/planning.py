@@ -1,22 +1,238 @@
-"""Planning from Python: `nhalf.plan`, with the choices of the command line as keywords."""
+"""Planning: what `nhalf plan` was asked in texts, and its answer on each system; and `nhalf.plan` from Python."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
+from nhalf.catalog import files
 from nhalf.decide.candidates import GOALS, Wish
+from nhalf.decide.layouts import name as name_of
+from nhalf.decide.nearest import nearest
 from nhalf.decide.search import search
 from nhalf.errors import InputError
-from nhalf.loading.request import load
+from nhalf.layout import check
+from nhalf.loading import launch, switches
+from nhalf.loading.defaults import Default
+from nhalf.loading.degrees import FIELDS, FLAGS, Degrees
+from nhalf.loading.inputs import BY_NAME, OUTPUT, PROMPT
+from nhalf.loading.options import Options
+from nhalf.loading.request import load, scenarios
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from nhalf.decide.candidates import Goal
     from nhalf.decide.search import Plan
+    from nhalf.loading.launch import Launched
+    from nhalf.loading.request import Request
+    from nhalf.scenario import Scenario
 
-PROMPT, OUTPUT = 1024, 512
-"""The lengths of a request where none are given [tokens]: a chat."""
+MOST: Final = 4096
+"""More devices than this are not searched."""
+SEARCHED: Final = (*FLAGS, "exchange", "skew", "batch")
+"""Inputs of which a plan looks at several: they narrow the search, and are none of its request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a plan is asked beside its inputs, as texts: devices, limits, the goal, prices, a launch line."""
+
+    gpus: str | None = None
+    tpot: str | None = None
+    ttft: str | None = None
+    goal: str = GOALS[0]
+    price: str | None = None
+    launched: Launched | None = None
+    pools: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Planned:
+    """The plan of one system, and what it rests on; `suggestion` searches for what would let a layout fit."""
+
+    plan: Plan
+    request: Request
+    system: str
+    price: str | None
+    skew: float | None
+    defaults: tuple[Default, ...]
+    warnings: tuple[str, ...]
+    launched: Launched | None
+    served_model: str
+    suggestion: Callable[[], str]
+
+
+def planned(request: Request, searched: Mapping[str, object], limits: Limits) -> list[Planned]:
+    """Return the plan of each system of a request; `searched` holds what narrows the search, as texts by name.
+
+    Raises
+    ------
+    InputError
+        A limit, a degree or the launch line is not possible.
+    """
+    request, defaults = _open(request, limits)
+    prices = _prices(limits.price, request.systems)
+    return [
+        _planned(replace(request, systems=(system,)), searched, replace(limits, price=price), defaults)
+        for system, price in zip(request.systems, prices, strict=True)
+    ]
+
+
+def _open(request: Request, limits: Limits) -> tuple[Request, tuple[Default, ...]]:
+    """Return the request for one scenario of each system; what a launch line says and the flags do not, is believed."""
+    launched, told = limits.launched, {}
+    if launched is not None:
+        told = {"engine": launched.engine, "weights": launched.weights, "kv": launched.kv}
+        told["mode"] = "eager" if launched.eager else None
+    open_ = {key: value for key, value in told.items() if getattr(request, key) is None}
+    request = replace(request.updated(open_), degrees=Degrees(), batches=(1,))
+    defaults = []
+    if request.context is None and request.isl is None and request.osl is None:
+        request = replace(request, isl=PROMPT, osl=OUTPUT)
+        defaults.append(Default(flag="--isl", value=f"{PROMPT} --osl {OUTPUT}", reason="a chat"))
+    if limits.tpot is None and limits.goal != "latency":
+        why = "large batches win; state it for people who read along"
+        defaults.append(Default(flag="--tpot", value="(none)", reason=why))
+    return request, tuple(defaults)
+
+
+def _planned(
+    request: Request, searched: Mapping[str, object], limits: Limits, defaults: tuple[Default, ...]
+) -> Planned:
+    """Return the plan of one system."""
+    loaded = scenarios(request)
+    skew = Options().updated({"skew": searched.get("skew")})
+    base = switches.applied(_with_experts(loaded.scenarios[0], skew), skew)
+    launched = None if limits.launched is None else _replicated(limits.launched, base)
+    count = _devices(limits.gpus, base, launched)
+    wanted = _wish(searched, limits)
+    judged = None
+    if launched is not None:
+        check(launched.layout, base.transformer, base.system.fabric)
+        judged = (replace(launched.layout, replicas=count // launched.layout.devices), launched.batch)
+    taken = (*defaults, *loaded.defaults)
+    if limits.gpus is None and launched is None:
+        taken = (Default(flag="--gpus", value=str(count), reason="a node"), *taken)
+    return Planned(
+        plan=search(base, count, wanted, judged),
+        request=request,
+        system=base.system.name,
+        price=limits.price,
+        skew=skew.skew,
+        defaults=taken,
+        warnings=(*loaded.warnings, *(f"--launch: {note}" for note in (launched.notes if launched else ()))),
+        launched=launched,
+        served_model=_served(base.transformer.name, request, launched),
+        suggestion=lambda: _suggestion(base, count, wanted),
+    )
+
+
+def _prices(text: str | None, systems: tuple[str, ...]) -> list[str | None]:
+    """Return the price of a GPU and hour on each system: the same for all, or one for each.
+
+    Raises
+    ------
+    InputError
+        There are more prices than one, and not one for each system.
+    """
+    if text is None:
+        return [None] * len(systems)
+    found = [part.strip() for part in text.split(",")]
+    if len(found) == 1:
+        return [found[0]] * len(systems)
+    if len(found) != len(systems):
+        raise InputError(
+            f"{len(found)} prices for {len(systems)} systems", where="--price", allowed="one, or one for each of --on"
+        )
+    return list(found)
+
+
+def _replicated(launched: Launched, base: Scenario) -> Launched:
+    """Return a launch line whose data parallelism, in a model without experts, is replicas of each other."""
+    layout = launched.layout
+    if base.transformer.mixture is not None or layout.attention_dp == 1:
+        return launched
+    batch = None if launched.batch is None else launched.batch // layout.attention_dp
+    alone = replace(
+        layout, attention_dp=1, replicas=layout.attention_dp, expert_parallel=1, routed_exchange="all-gather"
+    )
+    return replace(launched, layout=alone, batch=batch)
+
+
+def _devices(gpus: str | None, base: Scenario, launched: Launched | None) -> int:
+    """Return how many devices to use: those asked for, those of the launch line, or a node."""
+    if gpus is not None:
+        count = units.parse_count(gpus, where="--gpus")
+    elif launched is not None:
+        count = launched.layout.devices * launched.layout.replicas
+    else:
+        count = base.system.fabric.devices_per_node
+    if count > MOST:
+        raise InputError(f"{count} devices are more than are searched", where="--gpus", allowed=f"1 to {MOST}")
+    if launched is not None and count % launched.layout.devices:
+        raise InputError(
+            f"the launch line needs a multiple of {launched.layout.devices} devices", where="--gpus",
+            do=f"give --gpus {launched.layout.devices}",
+        )  # fmt: skip
+    return count
+
+
+def _wish(searched: Mapping[str, object], limits: Limits) -> Wish:
+    """Return what is wanted, and what narrows the search."""
+    if limits.goal not in GOALS:
+        raise InputError(f"{limits.goal!r} is no goal", where="--goal", allowed=", ".join(GOALS))
+    if limits.goal == "cost" and limits.price is None:
+        raise InputError("the cost needs a price", where="--price", do="add --price '$2.5' (for each GPU and hour)")
+    read: dict[str, Any] = {
+        name: BY_NAME[name].read(value, BY_NAME[name].on_command_line)
+        for name, value in searched.items()
+        if value is not None
+    }
+    texts = {name: text for name in ("tpot", "ttft", "price") if (text := getattr(limits, name)) is not None}
+    return replace(
+        wish(texts),
+        goal=limits.goal,  # type: ignore[arg-type]
+        pools=limits.pools,
+        degrees={FIELDS[name]: read[name] for name in FLAGS if name in read},
+        batches=read.get("batch"),
+        exchanges=(read["exchange"],) if "exchange" in read else ("all-gather", "all-to-all"),
+    )
+
+
+def _served(model: str, request: Request, launched: Launched | None) -> str:
+    """Return the name by which engines know a model: the user's own, else its first on Hugging Face, else what is."""
+    if launched is not None and launched.model is not None:
+        return launched.model
+    if "/" in request.model:
+        return request.model
+    names = files.aliases().get("model", {}).get(model, ())
+    return next((alias for alias in names if "/" in alias), request.model)
+
+
+def _suggestion(base: Scenario, gpus: int, wanted: Wish) -> str:
+    """Return what would make a plan that has no answer feasible: how many devices hold the model."""
+    if search(base, gpus, replace(wanted, batches=None)).candidates:
+        return "lower --batch"
+    found = nearest(base, 2 * gpus)
+    if found is not None:
+        row, count = found
+        return f"the nearest that fits is {name_of(row.layout)} on {count} devices; or quantise with --weights"
+    return "quantise with --weights, shorten --isl, or take devices with more memory"
+
+
+def _with_experts(base: Scenario, asked: Options) -> Scenario:
+    """Return a scenario, unless it has no experts and a skew of their tokens was asked for.
+
+    Raises
+    ------
+    InputError
+        It has none.
+    """
+    if asked.skew is not None and base.transformer.mixture is None:
+        raise InputError(f"{base.transformer.name} has no experts", where="--skew", do="leave it out")
+    return base
 
 
 def plan(
@@ -69,3 +285,22 @@ def wish(limits: dict[str, str]) -> Wish:
             raise InputError("nothing is for nothing", where=f"--{name}", allowed="more than 0")
         found[field] = value
     return Wish(**found)  # type: ignore[arg-type]
+
+
+def named(model: str | None, line: str | None, engine: str | None) -> tuple[str, Launched | None]:
+    """Return the model that is planned for, and the launch line that is judged, which may stand for the model.
+
+    Raises
+    ------
+    InputError
+        Neither names a model, or they contradict each other.
+    """
+    if model is not None and launch.is_launch_line(model):
+        model, line = None, model
+    launched = launch.read(line) if line is not None else None
+    found = model or (launched.model if launched else None)
+    if found is None:
+        raise InputError("the model is missing", where="MODEL", do="name one, or a launch line that does")
+    if launched is not None:
+        launch.check_same(launched, model, engine)
+    return found, launched

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.catalog import calibration
 from nhalf.errors import InputError
 from nhalf.points import Points
 from nhalf.predict.memory import FITS
@@ -16,7 +15,6 @@ from nhalf.predict.step import BINDING, COLUMNS
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
     from nhalf.loading.cases import Cases
-    from nhalf.predict.residual import Bands
     from nhalf.predict.response import Indices
 
 NUMBERS: Final = (
@@ -69,19 +67,16 @@ class Predictions:
         return self.numbers["ttft_high_s"]
 
 
-def predictions(cases: Cases, bands: Bands | None = None) -> Predictions:
+def predictions(cases: Cases) -> Predictions:
     """Return the prediction of every row that has a scenario."""
-    chosen = bands or calibration.bands()
     count = len(cases.table.rows)
     numbers = {name: np.full(count, np.nan) for name in NUMBERS}
     binding, fits = np.full(count, "", dtype=object), np.full(count, "", dtype=object)
     member = np.full(count, -1)
     refused = list(cases.refused)
     for index, group in enumerate(cases.groups):
-        rows, scenario = group.rows, group.scenario
-        if not any(scenario.residual):
-            scenario = replace(scenario, residual=chosen.half_widths(chosen.novelty(scenario)))
-        found = Points(scenario=scenario, count=len(rows))
+        rows = group.rows
+        found = Points(scenario=group.scenario, count=len(rows))
         try:
             answers = {name: getattr(found, name) for name in NUMBERS}
         except InputError as error:

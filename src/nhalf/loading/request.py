@@ -4,45 +4,51 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.catalog import calibration, overlay, stated, store
 from nhalf.catalog.curves import of_library
 from nhalf.catalog.measured_stacks import of_its_own
-from nhalf.citation import Datum
 from nhalf.collective import Mode
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout
-from nhalf.loading import peers, switches
+from nhalf.loading import inputs, peers, switches
 from nhalf.loading import request_checks as checks
 from nhalf.loading.changes import apply, moved
-from nhalf.loading.degrees import FLAGS, Degrees
-from nhalf.loading.kv_rule import default_reason
+from nhalf.loading.defaults import Default, completed
+from nhalf.loading.degrees import FIELDS, FLAGS, Degrees
+from nhalf.loading.dtypes import known
+from nhalf.loading.kv_rule import assumed_kv
 from nhalf.loading.links import replaced
-from nhalf.loading.model import transformer_of
-from nhalf.loading.options import NAMES, Options
-from nhalf.loading.stack_file import read_stack
+from nhalf.loading.model import model_of
+from nhalf.loading.options import Options
+from nhalf.loading.stack_file import PRIORS, StackFile, read_stack
 from nhalf.scenario import Scenario
 from nhalf.transformer import KV_BYTES, WEIGHT_BYTES
 from nhalf.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from nhalf.breakdown import Quantity
     from nhalf.link import Link
+    from nhalf.loading.inputs import Input
+    from nhalf.predict.residual import Bands
     from nhalf.transformer import Transformer
 
-
-TEXTS = ("weights", "kv", "engine", "library", "mode", "stack", "links")
+TEXTS: Final = ("weights", "kv", "engine", "library", "mode", "stack", "links")
 """The choices of a request that are texts, by the names of their flags."""
+LENGTHS: Final = ("context", "isl", "osl")
+"""The counts of tokens of a request, by the names of their flags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What the user asked for; None where a default is to be taken and said.
 
-    `links` is a file of links by tier, `stack` one of constants or `priors`; `changes` maps paths of inputs to the
-    texts of their values, as `--set` does.
+    `links` is a file of links by tier, `stack` one of constants, `priors`, or what such a file holds; `changes` maps
+    paths of inputs to the texts of their values, as `--set` does. Batches and lengths may be arrays. `load` holds
+    numbers of the workload by field, arrays over the runs of a table, in place of batches and lengths.
     `assumed` names choices that stand here but were defaults where they come from, with the reason for each;
     `recorded` holds, by system and path, what numbers were when the request was written down.
     """
@@ -50,30 +56,55 @@ class Request:
     model: str
     systems: tuple[str, ...]
     degrees: Degrees = field(default_factory=Degrees)
-    batches: tuple[int, ...] | None = None
-    context: int | None = None
-    prompt: int | None = None
-    output: int | None = None
+    batches: tuple[Quantity, ...] | None = None
+    context: Quantity | None = None
+    isl: Quantity | None = None
+    osl: Quantity | None = None
     weights: str | None = None
     kv: str | None = None
     engine: str | None = None
     library: str | None = None
     mode: str | None = None
-    stack: str | None = None
+    stack: str | StackFile | None = None
     links: str | None = None
     changes: Mapping[str, str] = field(default_factory=dict)
     options: Options = field(default_factory=Options)
+    load: Mapping[str, Quantity] | None = None
     assumed: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
+    def updated(self, values: Mapping[str, object], where: Callable[[Input], str] | None = None) -> Request:
+        """Return the request with some inputs anew, by name: texts or plain values, read here; None is none.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Default:
-    """A choice that the user left open: its flag, the value taken, and why that one."""
+        A default that rests on what is stated is open again. `where` says where a message finds an input: at its flag,
+        if nothing else is given.
 
-    flag: str
-    value: str
-    reason: str
+        Raises
+        ------
+        InputError
+            A value that is not possible.
+        """
+        read = {name: inputs.BY_NAME[name].read(value, (where or _flag)(inputs.BY_NAME[name]))
+                for name, value in values.items() if value is not None}  # fmt: skip
+        open_again = [
+            name for name in self.assumed if set(inputs.BY_NAME[inputs.NAME_OF.get(name, name)].follows) & set(read)
+        ]
+        parts: dict[str, dict[str, Any]] = {"request": dict.fromkeys(open_again), "degrees": {}, "options": {}}
+        for name, value in read.items():
+            parts[inputs.BY_NAME[name].part][inputs.BY_NAME[name].held_as] = value
+        if "changes" in parts["request"]:
+            parts["request"]["changes"] = {**self.changes, **parts["request"]["changes"]}
+        return replace(
+            self,
+            degrees=replace(self.degrees, **parts["degrees"]),
+            options=self.options.having(parts["options"]),
+            assumed={name: why for name, why in self.assumed.items() if name not in parts["request"]},
+            **parts["request"],
+        )
+
+
+def _flag(row: Input) -> str:
+    return row.on_command_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,8 +121,10 @@ class Loaded:
     cache_link: Link | None = None
 
 
-def scenarios(request: Request) -> Loaded:
+def scenarios(request: Request, bands: Bands | None = None) -> Loaded:
     """Return the scenarios of a request: systems, in each the batches, in each the layouts.
+
+    `bands` are the bands around predictions, where they are not those of the calibration that ships.
 
     Raises
     ------
@@ -99,25 +132,25 @@ def scenarios(request: Request) -> Loaded:
         An unknown name, an unreadable file, an impossible value or layout.
     """
     request = _checked(request)
-    transformer = transformer_of(request.model)
-    kv_assumed = request.kv is None or "kv" in request.assumed
-    request, defaults = _completed(request, transformer)
-    lengths = switches.Lengths(context=request.context, prompt=request.prompt, output=request.output)
-    switches.check(request.options, lengths, request.degrees, transformer)
-    transformer.weights(_dtype(request.weights or "bf16", WEIGHT_BYTES, "--weights"))  # what it lacks is refused here
+    transformer, stored = model_of(request.model)
+    kv = None if "kv" in request.assumed else request.kv
+    request, defaults = completed(request, transformer, stored)
+    switches.check(request, transformer)
+    transformer.weights(known(request.weights or "bf16", WEIGHT_BYTES, "--weights"))  # what it lacks is refused here
     found: list[Scenario] = []
     mine = overlay.current()
     warnings = [f"{overlay.VARIABLE} adds to or overrides the catalogue; `nhalf catalog` says what"] if mine else []
     for name in request.systems:
-        base, doubts = _base(request, transformer, name, kv_assumed=kv_assumed)
+        base, doubts = _base(request, transformer, name, stated_kv=kv, bands=bands or calibration.bands())
         if any(each.system.name == base.system.name for each in found):
             raise InputError(f"{base.system.name} is there twice", where="--on", do="name each system once")
         doubts += moved(base, request.recorded.get(base.system.name, {}))
         warnings += [doubt for doubt in doubts if doubt not in warnings]
-        for batch in request.batches or (1,):
-            for layout in request.degrees.legal(transformer, base.system.fabric):
-                workload = replace(base.workload, batch=float(batch))
-                found.append(replace(base, layout=switches.laid_out(layout, request.options), workload=workload))
+        layouts = request.degrees.legal(transformer, base.system.fabric)
+        for workload in _workloads(base.workload, request):
+            for layout in layouts:
+                degrees: dict[str, Any] = {each: getattr(layout, each) for each in FIELDS.values()}
+                found.append(replace(base, layout=replace(base.layout, **degrees), workload=workload))
     return Loaded(
         scenarios=tuple(found),
         defaults=tuple(defaults),
@@ -131,7 +164,7 @@ def with_peers(request: Request) -> tuple[Scenario, ...]:
     """Return the scenarios of a request with peer access, where it takes that away; else none."""
     if request.options.p2p != "off":
         return ()
-    return scenarios(replace(request, options=replace(request.options, p2p=None))).scenarios
+    return scenarios(replace(request, options=request.options.having({"p2p": None}))).scenarios
 
 
 def _checked(request: Request) -> Request:
@@ -146,118 +179,54 @@ def _checked(request: Request) -> Request:
     for system in request.systems:
         checks.text(system, "--on", allowed="a system such as h100-sxm; `nhalf catalog systems` lists them")
     for name in TEXTS:
-        if getattr(request, name) is not None:
+        if getattr(request, name) is not None and not isinstance(getattr(request, name), StackFile):
             checks.text(getattr(request, name), f"--{name}")
-    lengths = {"context": "--context", "prompt": "--isl", "output": "--osl"}
     whole: dict[str, Any] = {
-        name: checks.count(getattr(request, name), flag)
-        for name, flag in lengths.items()
+        name: checks.count(getattr(request, name), f"--{name}")
+        for name in LENGTHS
         if getattr(request, name) is not None
     }
     if request.batches is not None:
         whole["batches"] = checks.counts(request.batches, "--batch")
-    degrees = {flag: checks.counts(getattr(request.degrees, flag), f"--{flag.replace('_', '-')}") for flag in FLAGS}
+    degrees = {flag: checks.wholes(getattr(request.degrees, flag), f"--{flag.replace('_', '-')}") for flag in FLAGS}
     checks.rows({"on": request.systems, "batch": whole.get("batches", (1,)), **degrees})
     changes = checks.changes(request.changes, "--set")
     return replace(request, degrees=Degrees(**degrees), changes=changes, **whole)
 
 
-def load(model: str, *, on: str, tp: int = 1, batch: int = 1, **choices: Any) -> Scenario:  # noqa: ANN401  see below
+def load(model: str, *, on: str, tp: int = 1, batch: Any = 1, **choices: Any) -> Scenario:  # noqa: ANN401  see below
     """Return one scenario: a model on a system, with the choices that `nhalf decode` has as flags.
 
     `choices` are `pp`, `ep`, `attention_dp`, `cp` (degrees), `context`, `isl`, `osl` (whole numbers), `weights`, `kv`,
     `engine`, `library`, `mode` (names), `stack` (a file), the options by the names of their flags (`overlap=0.5`,
-    `fuse_norm=True`), and `set`, a mapping from the path of an input to the text of its value.
+    `fuse_norm=True`), and `set`, a mapping from the path of an input to the text of its value. `batch` and the lengths
+    may be arrays of whole numbers of one shape: the scenario's numbers are arrays then.
 
     Raises
     ------
     InputError
         An unknown name or choice, an unreadable file, an impossible value or layout.
     """
-    names = {"isl": "prompt", "osl": "output", "set": "changes"}
-    known = ("context", "weights", "kv", "engine", "library", "mode", "links", "stack", *names, *FLAGS[1:], *NAMES)
+    names = tuple(name for name in inputs.BY_NAME if name not in ("model", "system", "tp", "batch"))
     for name in choices:
-        if name not in known:
+        if name not in names:
             raise InputError(
                 f"there is no choice {name!r}",
                 where="nhalf.load",
-                allowed=", ".join(known),
-                do=did_you_mean(name, known),
+                allowed=", ".join(names),
+                do=did_you_mean(name, names),
             )
-    apart = {*FLAGS, *NAMES}
-    given: dict[str, Any] = {names.get(name, name): value for name, value in choices.items() if name not in apart}
-    if given.get("changes", {}) is None:
-        given.pop("changes")
-    given |= {name: str(given[name]) for name in ("stack", "links") if isinstance(given.get(name), Path)}
-    model = str(model) if isinstance(model, Path) else model
-    given["options"] = Options().updated({name: value for name, value in choices.items() if name in NAMES})
-    degrees = Degrees(tp=(tp,), **{name: (value,) for name, value in choices.items() if name in FLAGS})
-    request = Request(model=model, systems=(on,), degrees=degrees, batches=(batch,), **given)
-    return scenarios(request).scenarios[0]
+    counted: dict[str, Any] = {name: checks.whole(value, inputs.BY_NAME[name].on_command_line)
+                               for name, value in {"tp": tp, **choices}.items() if name in FLAGS}  # fmt: skip
+    counted["batch"] = checks.count(batch, "--batch")
+    counted |= {name: checks.count(choices[name], f"--{name}") for name in LENGTHS if choices.get(name) is not None}
+    request = Request(model=str(model) if isinstance(model, Path) else model, systems=(on,))
+    return scenarios(request.updated({**choices, **counted})).scenarios[0]
 
 
-def _completed(request: Request, transformer: Transformer) -> tuple[Request, list[Default]]:
-    """Return the request with every open choice made, and the choices."""
-    chosen: list[tuple[str, str, object, str]] = []
-    if request.batches is None:
-        chosen.append(("batches", "--batch", (1,), "one stream"))
-    prefill = request.options.phase == "prefill"
-    if (request.prompt is None) != (request.output is None) and not prefill:
-        given, missing = ("--isl", "--osl") if request.output is None else ("--osl", "--isl")
-        raise InputError(f"{given} is given without {missing}", where=missing, allowed="both, or --context")
-    if request.context is not None and request.prompt is not None and not prefill:
-        raise InputError("--context and --isl/--osl are both given", where="--context", allowed="one of the two")
-    if request.context is None and request.prompt is None and not prefill:
-        chosen.append(("context", "--context", 1024, "a short chat"))
-    if request.weights is None:
-        chosen.append(("weights", "--weights", transformer.weight_dtype, "the config says so"))
-    engine = store.find("engine", request.engine or "vllm", where="--engine")
-    if request.kv is None:
-        weights = _dtype(request.weights or transformer.weight_dtype, WEIGHT_BYTES, "--weights")
-        systems = [store.find("system", name, where="--on") for name in request.systems]
-        reason = default_reason(transformer.kv_dtype, weights=weights, engine=engine, systems=systems)
-        chosen.append(("kv", "--kv", transformer.kv_dtype, reason))
-    chosen += _of_engine(request, engine)
-    completed = replace(request, **{name: value for name, _, value, _ in chosen})  # type: ignore[arg-type]
-    if completed.library is None:
-        chosen.append(("library", "--library", "", "the engine's own"))
-    texts = {"batches": "1"}
-    found = [
-        Default(flag=flag, value=texts.get(name, str(value)) or "(engine's)", reason=reason)
-        for name, flag, value, reason in chosen
-    ]
-    assumed = {name: reason for name, _, value, reason in chosen if value}
-    found += [
-        Default(flag=f"--{_FLAGS.get(name, name)}", value=_shown(getattr(request, name)), reason=reason)
-        for name, reason in request.assumed.items()
-    ]
-    return replace(completed, assumed={**request.assumed, **assumed}), found
-
-
-def _of_engine(request: Request, engine: str) -> list[tuple[str, str, object, str]]:
-    """Return the choices about the engine that are open: their names, flags and values, and why."""
-    chosen: list[tuple[str, str, object, str]] = []
-    if request.engine is None:
-        chosen.append(("engine", "--engine", engine, "the most used"))
-    if request.mode is None:
-        own = stated.engine(engine).mode
-        reason = "engines decode in CUDA graphs" if own == Mode.GRAPH else f"{engine} has no CUDA graphs"
-        chosen.append(("mode", "--mode", str(own), reason))
-    if request.library is None and request.options.p2p == "off":
-        chosen.append(("library", "--library", peers.LIBRARY, "other kernels need peer access"))
-    return chosen
-
-
-_FLAGS = {"batches": "batch"}
-"""The flags of fields that are called otherwise."""
-
-
-def _shown(value: object) -> str:
-    """Return a choice as its flag takes it."""
-    return ",".join(str(each) for each in value) if isinstance(value, tuple) else str(value)
-
-
-def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: bool) -> tuple[Scenario, list[str]]:
+def _base(
+    request: Request, transformer: Transformer, name: str, *, stated_kv: str | None, bands: Bands
+) -> tuple[Scenario, list[str]]:
     """Return the scenario of one system with every change applied, and what looks doubtful about the changes."""
     mode = Mode.parse(request.mode or "graph", where="--mode")
     system, origins = store.system(name, curves=True, where="--on")
@@ -265,74 +234,63 @@ def _base(request: Request, transformer: Transformer, name: str, *, kv_assumed: 
         peers.check(request.library)
         system, through_host = peers.without(system)
         origins |= through_host
+    architecture = system.device.architecture
     stack, stack_origins = store.stack(
-        request.engine or "vllm", library=request.library, mode=mode, architecture=system.device.architecture
+        request.engine or "vllm", library=request.library, mode=mode, architecture=architecture
     )
     system = replace(system, curves=of_library(system.curves, stack.library.name, stack.mode))
     # A plan looks at both exchanges, whichever was asked for; only a layout that sends tokens reads these curves.
     if transformer.mixture is not None and request.options.p2p != "off":
         system = replace(system, routed=store.routed(name))
-    workload = _workload(request)
-    if kv_assumed:
-        origins["workload.kv_bytes"] = _assumed_kv(workload)
+    weights = known(request.weights or "bf16", WEIGHT_BYTES, "--weights")
+    kv = known(request.kv or stated_kv or "bf16", KV_BYTES, "--kv")
+    if stated_kv is None:
+        likely, origin = assumed_kv(
+            weights=weights, engine=stack.engine, architecture=architecture, config=transformer.kv_dtype
+        )
+        kv = kv if request.kv is not None else likely
+        origins["workload.kv_bytes"] = replace(origin, value=KV_BYTES[kv])
     scenario = Scenario(
         transformer=transformer,
         system=system,
         layout=Layout(),
-        workload=workload,
+        workload=Workload(batch=1.0, context_tokens=1.0, weight_dtype=weights, kv_dtype=kv, kv_bytes=KV_BYTES[kv]),
         stack=stack,
         origins={**origins, **stack_origins},
     )
-    if request.stack is None and stated.CALIBRATED:
-        found = calibration.bands()
-        scenario = of_its_own(replace(scenario, residual=found.half_widths(found.novelty(scenario))))
+    scenario = replace(scenario, workload=next(iter(_workloads(scenario.workload, request))))
+    constants = read_stack(request.stack) if isinstance(request.stack, str) else request.stack
+    scenario = _with_band(scenario, bands, constants)
     scenario = switches.applied(scenario, request.options)
     doubts: list[str] = []
     if request.links is not None:
         scenario, doubts = replaced(scenario, Path(request.links))
-    if request.stack is not None:
-        scenario = read_stack(request.stack).applied(scenario)
+    if constants is not None:
+        scenario = constants.applied(scenario)
     changed, more = apply(scenario, request.changes)
     return changed, [*doubts, *more]
 
 
-def _assumed_kv(workload: Workload) -> Datum:
-    """Return the origin of a cache dtype that nobody stated: as the config says, or 8 bits as many servers choose."""
-    return Datum(
-        value=float(workload.kv_bytes),
-        unit="bytes",
-        source="nhalf",
-        locator="default of --kv",
-        kind="assumed",
-        date="2026-11",
-        low=min(1.0, float(workload.kv_bytes)),
-        high=float(workload.kv_bytes),
-        note="a server may keep its cache in fp8; state --kv to narrow the band",
-    )
+def _with_band(scenario: Scenario, bands: Bands, constants: StackFile | None) -> Scenario:
+    """Return a scenario with the half-widths of its band, by what of it was never measured.
+
+    Where its stack was measured with its model, it has the constants of those runs too; a file of constants has its
+    own half-widths, or those of any other stack. No run was compared with priors, so they have none.
+    """
+    if constants is not None and constants.name == PRIORS:
+        return scenario
+    if constants is not None and constants.half_widths is not None:
+        bands = bands.measured(constants.half_widths)
+    scenario = replace(scenario, residual=bands.half_widths(bands.novelty(scenario)))
+    return of_its_own(scenario) if constants is None and stated.CALIBRATED else scenario
 
 
-def _workload(request: Request) -> Workload:
-    """Return the workload of a request, for one sequence."""
-    weights = _dtype(request.weights or "bf16", WEIGHT_BYTES, "--weights")
-    kv = _dtype(request.kv or "bf16", KV_BYTES, "--kv")
-    prompt, output = request.prompt or 0, request.output or 0
-    context = float(request.context or prompt) if not output else prompt + output / 2
-    return Workload(
-        batch=1.0,
-        context_tokens=context,
-        weight_dtype=weights,
-        kv_dtype=kv,
-        kv_bytes=KV_BYTES[kv],
-        prompt_tokens=float(prompt),
-        output_tokens=float(output),
-    )
-
-
-def _dtype(name: str, known: Mapping[str, float], flag: str) -> str:
-    """Return a known dtype by its name, whatever its case."""
-    lowered = name.lower().replace("bfloat16", "bf16").replace("float16", "fp16")
-    if lowered not in known:
-        raise InputError(
-            f"{name!r} is not a dtype read here", where=flag, allowed=", ".join(known), do=did_you_mean(name, known)
-        )
-    return lowered
+def _workloads(base: Workload, request: Request) -> Iterable[Workload]:
+    """Yield the workload of each batch of a request."""
+    if request.load is not None:
+        return [replace(base, **request.load)]  # type: ignore[arg-type]
+    prompt, output = (0.0 if length is None else length for length in (request.isl, request.osl))
+    context = prompt + output / 2 if request.context is None else request.context
+    lengths = {"context_tokens": context, "prompt_tokens": prompt, "output_tokens": output}
+    numbers: dict[str, Any] = {name: checks.number(value) for name, value in lengths.items()}
+    return [replace(base, batch=checks.number(batch), **numbers) for batch in request.batches or (1,)]

@@ -11,6 +11,8 @@ from nhalf.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nhalf.breakdown import Quantity
+
 MOST_ROWS: Final = 512
 """More rows than this are a table to sweep, not a page to read."""
 MOST_COUNT: Final = 10**12
@@ -33,7 +35,7 @@ def text(value: object, where: str, *, allowed: str = "a text") -> str:
     return value
 
 
-def count(value: object, where: str) -> int:
+def whole(value: object, where: str) -> int:
     """Return a whole number of 1 or more, of any type that is one (NumPy's too); a truth value is none.
 
     Raises
@@ -43,17 +45,57 @@ def count(value: object, where: str) -> int:
     """
     allowed = "a whole number of 1 or more"
     try:
-        whole = index(value)  # type: ignore[arg-type]
+        found = index(value)  # type: ignore[arg-type]
     except TypeError as error:
         raise InputError(f"{_short(value)} is no whole number", where=where, allowed=allowed) from error
     if isinstance(value, bool):
         raise InputError(f"{value} is no whole number", where=where, allowed=allowed)
-    if not 1 <= whole <= MOST_COUNT:
-        raise InputError(f"{_short(value)} is not possible", where=where, allowed=f"1 to {MOST_COUNT:,}")
-    return whole
+    if not 1 <= found <= MOST_COUNT:
+        raise InputError(
+            f"{_short(value)} is not possible", where=where, allowed=f"a whole number from 1 to {MOST_COUNT:,}"
+        )
+    return found
 
 
-def counts(values: object, where: str) -> tuple[int, ...]:
+def count(value: object, where: str) -> Quantity:
+    """Return a whole number of 1 or more, or an array of them as floats.
+
+    Raises
+    ------
+    InputError
+        It is something else.
+    """
+    if not getattr(value, "ndim", 0):
+        return whole(value, where)
+    import numpy as np
+
+    allowed = f"whole numbers from 1 to {MOST_COUNT:,}"
+    try:
+        found = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{_short(value)} holds no numbers", where=where, allowed=allowed) from error
+    if not (found.size and np.all((found >= 1) & (found <= MOST_COUNT) & (found == np.floor(found)))):
+        raise InputError(f"{_short(value)} is not possible", where=where, allowed=allowed)
+    return found
+
+
+def number(value: Quantity) -> Quantity:
+    """Return a count as a float; an array stays one."""
+    return value if getattr(value, "ndim", 0) else float(value)
+
+
+def counts(values: object, where: str) -> tuple[Quantity, ...]:
+    """Return a list of counts, which is not empty.
+
+    Raises
+    ------
+    InputError
+        It is none.
+    """
+    return tuple(count(value, where) for value in _listed(values, where))
+
+
+def wholes(values: object, where: str) -> tuple[int, ...]:
     """Return a list of whole numbers of 1 or more, which is not empty.
 
     Raises
@@ -61,9 +103,14 @@ def counts(values: object, where: str) -> tuple[int, ...]:
     InputError
         It is none.
     """
+    return tuple(whole(value, where) for value in _listed(values, where))
+
+
+def _listed(values: object, where: str) -> tuple[object, ...]:
+    """Return the values of a list, which is not empty."""
     if not isinstance(values, tuple | list) or not values:
         raise InputError(f"{_short(values)} is no list", where=where, allowed="whole numbers of 1 or more")
-    return tuple(count(value, where) for value in values)
+    return tuple(values)
 
 
 def changes(values: object, where: str) -> dict[str, str]:

@@ -5,38 +5,47 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nhalf import units
 from nhalf.errors import InputError, did_you_mean
-from nhalf.loading.degrees import FLAGS, Degrees
 from nhalf.loading.files import read_toml
-from nhalf.loading.options import NAMES, Options
+from nhalf.loading.inputs import BY_NAME, NAME_OF, of_part
+from nhalf.loading.readers import count, counts, names
 from nhalf.loading.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from nhalf.citation import Datum
+    from nhalf.loading.inputs import Input
     from nhalf.scenario import Scenario
+
+
+def _kinds(row: Input) -> tuple[type, ...]:
+    """Return the types that the value of a key may have."""
+    if row.read is counts:
+        return (list,)
+    if row.part == "request":
+        return (int,) if row.read is count else (str,)
+    return (str, int, float, bool)
+
 
 SCHEMA: Final = "nhalf.scenario/1"
 """The form of the file; another one is refused."""
 
-_TEXTS = ("weights", "kv", "engine", "library", "mode", "stack", "links")
-_FILES = ("stack", "links")
+_FILES: Final = tuple(row.name for row in of_part("request") if row.catalogue == "file")
 """Keys that name files; beside the scenario file, as the model may lie too, or from where the command runs."""
-_LENGTHS = {"context": "context", "isl": "prompt", "osl": "output"}
-"""Keys of counts of tokens, and the fields of a request that they are."""
-_FILE_KEYS: Mapping[str, tuple[type, ...]] = {
-    "schema": (str,),
-    "model": (str,),
+_PLAIN: Final = ("model", "system", "set")
+"""Inputs whose keys are of a form of their own."""
+_KEYS: Final = tuple(name for name in BY_NAME if name not in _PLAIN)
+"""The keys that are inputs by their names."""
+_FILE_KEYS: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("schema", "model"), (str,)),
     "systems": (list,),
-    **dict.fromkeys((*FLAGS, "batch"), (list,)),
-    **dict.fromkeys(_LENGTHS, (int,)),
-    **dict.fromkeys(_TEXTS, (str,)),
-    **dict.fromkeys(NAMES, (str, int, float, bool)),
+    **{name: _kinds(BY_NAME[name]) for name in _KEYS},
     **dict.fromkeys(("set", "defaults", "origins"), (dict,)),
 }
 _WORDS = {
@@ -71,26 +80,13 @@ def read_request(path: Path) -> Request:
     """
     content = read_toml(path, holds="a scenario file")
     _check_keys(content, path)
-    try:
-        options = Options().updated({name: content[name] for name in NAMES if name in content})
-    except InputError as error:
-        raise InputError(error.what, where=f"{path}: {error.where}", allowed=error.allowed, do=error.do) from error
-    files: dict[str, Any] = {key: _found(content[key], path) for key in _FILES if key in content}
-    lengths: dict[str, Any] = {
-        field: units.parse_count(str(content[key]), where=f"{path}: {key}")
-        for key, field in _LENGTHS.items()
-        if key in content
-    }
-    return Request(
-        model=_found(content["model"], path),
-        systems=tuple(_texts(content["systems"], path, "systems")),
-        degrees=Degrees(**{key: _counts(content[key], path, key) for key in FLAGS if key in content}),
-        batches=_counts(content["batch"], path, "batch") if "batch" in content else None,
-        **lengths,
-        **{key: content.get(key) for key in _TEXTS if key not in _FILES},
-        **files,
+    given: dict[str, Any] = {name: content[name] for name in _KEYS if name in content}
+    given |= {name: _found(given[name], path) for name in _FILES if name in given}
+    request = Request(model=_found(content["model"], path), systems=names(content["systems"], f"{path}: systems"))
+    request = request.updated(given, lambda row: f"{path}: {row.name}")
+    return replace(
+        request,
         changes=dict(_changes(content.get("set", {}), path)),
-        options=options,
         assumed=_defaults(content, path),
         recorded=_recorded(content, path),
     )
@@ -157,7 +153,7 @@ def _defaults(content: Mapping[str, Any], path: Path) -> dict[str, str]:
         if key not in content:
             what = f"defaults: {key!r} is no key of the file"
             raise InputError(what, where=str(path), allowed=", ".join(key for key in content if key != "defaults"))
-        found["batches" if key == "batch" else _LENGTHS.get(key, key)] = str(reason)
+        found[BY_NAME[key].held_as if key in BY_NAME else key] = str(reason)
     return found
 
 
@@ -176,20 +172,6 @@ def _recorded(content: Mapping[str, Any], path: Path) -> dict[str, dict[str, flo
     return found
 
 
-def _texts(values: Iterable[object], path: Path, key: str) -> list[str]:
-    """Return a list of texts of a scenario file."""
-    texts = list(values)
-    if not texts or not all(isinstance(value, str) for value in texts):
-        raise InputError(f"key {key!r}: {texts!r} is not possible", where=str(path), allowed="a list of texts")
-    return [str(value) for value in texts]
-
-
-def _counts(values: Iterable[object], path: Path, key: str) -> tuple[int, ...]:
-    """Return a list of positive whole numbers of a scenario file."""
-    text = ",".join(str(value) for value in values)
-    return units.parse_int_list(text, where=f"{path}: {key}")
-
-
 def write_request(request: Request, scenarios: Sequence[Scenario] = (), *, folder: Path = Path()) -> str:
     """Return a request as the text of a scenario file in a folder, which `read_request` reads back.
 
@@ -198,18 +180,12 @@ def write_request(request: Request, scenarios: Sequence[Scenario] = (), *, folde
     """
     lines = [f"schema = {json.dumps(SCHEMA)}", f"model = {json.dumps(_named(request.model, folder))}"]
     lines.append(f"systems = {json.dumps(list(request.systems))}")
-    for key in FLAGS:
-        degrees = getattr(request.degrees, key)
-        lines += [f"{key} = {json.dumps(list(degrees))}"] if degrees != (1,) else []
-    if request.batches is not None:
-        lines.append(f"batch = {json.dumps(list(request.batches))}")
-    values = {key: getattr(request, field) for key, field in _LENGTHS.items()}
-    texts = {key: getattr(request, key) for key in _TEXTS}
-    texts |= {key: _named(texts[key], folder) for key in _FILES if texts[key] is not None}
-    values |= texts | request.options.given
-    lines += [f"{key} = {json.dumps(value)}" for key, value in values.items() if value is not None]
-    keys = {"batches": "batch", **{field: key for key, field in _LENGTHS.items()}}
-    lines += _table("defaults", {keys.get(name, name): json.dumps(reason) for name, reason in request.assumed.items()})
+    for name in _KEYS:
+        value = _value(request, BY_NAME[name])
+        if value is not None:
+            lines.append(f"{name} = {json.dumps(_named(value, folder) if name in _FILES else value)}")
+    assumed = {NAME_OF.get(field, field): json.dumps(reason) for field, reason in request.assumed.items()}
+    lines += _table("defaults", assumed)
     lines += _table("set", {path: json.dumps(text) for path, text in request.changes.items()})
     origins: dict[str, dict[str, Datum]] = {}
     for scenario in scenarios:
@@ -217,6 +193,17 @@ def write_request(request: Request, scenarios: Sequence[Scenario] = (), *, folde
     for system, data in origins.items():
         lines += _table(f"origins.{json.dumps(system)}", {path: _inline(datum) for path, datum in data.items()})
     return "\n".join(lines) + "\n"
+
+
+def _value(request: Request, row: Input) -> Any:  # noqa: ANN401  what TOML and JSON write alike
+    """Return an input of a request as a scenario file writes it, None where it says nothing."""
+    if row.part == "degrees":
+        degrees = getattr(request.degrees, row.name)
+        return list(degrees) if degrees != (1,) else None
+    if row.part == "options":
+        return request.options.given.get(row.name)
+    value = getattr(request, row.held_as)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _table(name: str, rows: Mapping[str, str]) -> list[str]:

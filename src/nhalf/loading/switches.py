@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -11,42 +12,40 @@ from nhalf.catalog import store
 from nhalf.citation import Datum
 from nhalf.errors import InputError
 from nhalf.laws.speculation import accepted_tokens
+from nhalf.loading.inputs import of_part
 from nhalf.loading.links import link
 from nhalf.predict.routed import FP8_TOKEN_BYTES
 
 if TYPE_CHECKING:
     from nhalf.fabric import Fabric
-    from nhalf.layout import Layout
     from nhalf.link import Link
     from nhalf.loading.degrees import Degrees
     from nhalf.loading.options import Options
+    from nhalf.loading.request import Request
     from nhalf.scenario import Scenario
     from nhalf.transformer import Transformer
 
+_DERIVED: Final = ("draft_tokens", "acceptance", "quantised_all_reduce")
+"""Options whose numbers are worked out from what is given."""
+_PLAIN: Final = tuple(row.name for row in of_part("options") if row.path and row.name not in _DERIVED)
+"""Options that are a number or a word of the scenario as they stand."""
 RDMA_LINK: Final = "roce-100g"
 """What a message between nodes takes without the kernel's network stack, on links that are known only with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lengths:
-    """Tokens of a request, None where they were not given."""
-
-    context: int | None
-    prompt: int | None
-    output: int | None
-
-
-def check(options: Options, lengths: Lengths, degrees: Degrees, transformer: Transformer) -> None:
-    """Refuse options that contradict each other, or have nothing to act on.
+def check(request: Request, transformer: Transformer) -> None:
+    """Refuse options and degrees that contradict each other, or have nothing to act on.
 
     Raises
     ------
     InputError
         They do.
     """
-    _check_phase(options, lengths)
+    options, degrees = request.options, request.degrees
+    _check_phase(request)
     _check_draft(options)
     _check_experts(options, degrees, transformer)
+    _check_context(request)
     if options.cp_exchange is not None and max(degrees.cp) == 1:
         raise InputError("nothing is split by context", where="--cp-exchange", do="add --cp 2, or leave it out")
     if options.overlap is not None and options.two_batch_overlap:
@@ -61,19 +60,32 @@ def check(options: Options, lengths: Lengths, degrees: Degrees, transformer: Tra
         raise InputError(what, where="--fuse", allowed=f"1 to {transformer.block_count}")
 
 
-def _check_phase(options: Options, lengths: Lengths) -> None:
+def _check_context(request: Request) -> None:
+    """Refuse more ranks of a context than it has tokens."""
+    if request.load is not None:
+        whole = request.load["context_tokens"]
+    else:
+        whole = request.context if request.isl is None else request.isl + (request.osl or 0) / 2
+    tokens = max(float(np.min(whole)), 1.0)  # type: ignore[arg-type]
+    if max(request.degrees.cp) > tokens:
+        what = f"CP {max(request.degrees.cp)} is more than the {tokens:,.0f} tokens that it splits"
+        raise InputError(what, where="--cp", allowed=f"1 to {tokens:.0f}")
+
+
+def _check_phase(request: Request) -> None:
     """Refuse lengths and options that are not of the phase."""
+    options = request.options
     if options.phase != "prefill":
         for name in ("chunk", "kv_transfer"):
             if getattr(options, name) is not None:
                 flag = f"--{name.replace('_', '-')}"
                 raise InputError("it is of a prefill", where=flag, do="add --phase prefill, or leave it out")
         return
-    if lengths.prompt is None:
+    if request.isl is None:
         raise InputError("a prefill needs the length of its prompt", where="--isl", do="add --isl 4096")
     for flag, given in (
-        ("--osl", lengths.output),
-        ("--context", lengths.context),
+        ("--osl", request.osl),
+        ("--context", request.context),
         ("--draft-tokens", options.draft_tokens),
     ):
         if given is not None:
@@ -104,14 +116,6 @@ def _check_experts(options: Options, degrees: Degrees, transformer: Transformer)
         raise InputError("nothing is routed unevenly", where="--skew", do="add --exchange all-to-all, or leave it out")
 
 
-def laid_out(layout: Layout, options: Options) -> Layout:
-    """Return a layout with the options that are its own."""
-    fields = {
-        "replicas": options.replicas, "routed_exchange": options.exchange, "context_exchange": options.cp_exchange
-    }  # fmt: skip
-    return replace(layout, **{name: value for name, value in fields.items() if value is not None})  # type: ignore[arg-type]
-
-
 def cache_link(options: Options) -> Link | None:
     """Return the link that the cache of a prompt takes to the devices that decode it.
 
@@ -133,40 +137,21 @@ def cache_link(options: Options) -> Link | None:
 
 
 def applied(scenario: Scenario, options: Options) -> Scenario:
-    """Return the scenario with the options that are numbers of its workload and of its stack."""
-    origins: dict[str, Datum] = {}
-    fields: dict[str, float | str] = {} if options.phase is None else {"phase": options.phase}
-    for name, path, value in (
-        ("chunk", "chunk_tokens", options.chunk),
-        ("skew", "routing_skew", options.skew),
-        ("draft_tokens", "tokens_per_step", None if options.draft_tokens is None else options.draft_tokens + 1),
-    ):
-        if value is not None:
-            fields[path] = float(value)
-            origins[f"workload.{path}"] = _given(float(value), name, "tokens" if name != "skew" else "1")
-    if options.draft_tokens is not None and options.acceptance is not None:
-        kept = float(accepted_tokens(options.draft_tokens, options.acceptance).value)
-        fields["accepted_tokens"] = kept
-        locator = f"(1 - A^(N + 1)) / (1 - A), N = {options.draft_tokens}, A = {options.acceptance:g}, arXiv:2211.17192"
-        origins["workload.accepted_tokens"] = Datum(
-            value=kept, unit="tokens", source="nhalf", locator=locator, kind="derived", date="2026-11"
-        )
-    workload = replace(scenario.workload, **fields)  # type: ignore[arg-type]
-    scenario = replace(scenario, workload=workload, origins={**scenario.origins, **origins})
-    return _with_remedies(scenario, options)
-
-
-def _with_remedies(scenario: Scenario, options: Options) -> Scenario:
-    """Return the scenario with the remedies switched on."""
+    """Return the scenario with the options that are numbers or words of it, each number with its origin."""
+    moved: dict[str, Any] = {}
     found: dict[str, Datum] = {}
-    if options.fuse_norm:
-        found["fused_norms"] = _given(1.0, "fuse_norm")
-    if options.fuse is not None:
-        found["fused_collectives"] = _given(float(options.fuse), "fuse")
-    if options.overlap is not None:
-        found["overlap_share"] = _given(options.overlap, "overlap")
+    for row in of_part("options"):
+        value = options.given.get(row.name)
+        if value is None or row.name not in _PLAIN:
+            continue
+        number = isinstance(attrgetter(row.path)(scenario), float)
+        moved[row.path] = float(value) if number else value
+        if number:
+            found[row.path] = _given(float(value), row.name, "tokens" if row.path.endswith("_tokens") else "1")
+    if options.draft_tokens is not None and options.acceptance is not None:
+        found |= _drafted(options.draft_tokens, options.acceptance)
     if options.quantised_all_reduce is not None:
-        found["message_factor"] = Datum(
+        found["stack.remedies.message_factor"] = Datum(
             value=FP8_TOKEN_BYTES / float(np.mean(scenario.workload.activation_bytes)),
             unit="1",
             source="nhalf",
@@ -176,15 +161,18 @@ def _with_remedies(scenario: Scenario, options: Options) -> Scenario:
             note="the time of a bf16 all-reduce of so many bytes is taken; quantising is not charged",
         )
     if options.kernel_bypass is not None:
-        found |= bypass(scenario.system.fabric)
-    remedies = replace(
-        scenario.stack.remedies,
-        two_batches=options.two_batch_overlap,
-        kernel_bypass=options.kernel_bypass or "",  # type: ignore[arg-type]
-        **{name: datum.value for name, datum in found.items()},
-    )
-    origins = {f"stack.remedies.{name}": datum for name, datum in found.items()}
-    return replace(scenario, stack=replace(scenario.stack, remedies=remedies), origins={**scenario.origins, **origins})
+        found |= {f"stack.remedies.{name}": datum for name, datum in bypass(scenario.system.fabric).items()}
+    scenario = scenario.moved(moved | {path: datum.value for path, datum in found.items()})
+    return replace(scenario, origins={**scenario.origins, **found})
+
+
+def _drafted(tokens: int, acceptance: float) -> dict[str, Datum]:
+    """Return what a draft makes of a step: the tokens that it is fed, and those that are kept."""
+    kept = float(accepted_tokens(tokens, acceptance).value)
+    locator = f"(1 - A^(N + 1)) / (1 - A), N = {tokens}, A = {acceptance:g}, arXiv:2211.17192"
+    of_draft = Datum(value=kept, unit="tokens", source="nhalf", locator=locator, kind="derived", date="2026-11")
+    fed = _given(float(tokens + 1), "draft_tokens", "tokens")
+    return {"workload.tokens_per_step": fed, "workload.accepted_tokens": of_draft}
 
 
 def bypass(fabric: Fabric) -> dict[str, Datum]:

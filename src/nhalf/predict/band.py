@@ -40,6 +40,8 @@ _CACHE: Final = "workload.kv_bytes"
 _FACTOR: Final = "stack.library.tuner_factor"
 _REMEDIES: Final = "stack.remedies."
 _BETWEEN: Final = ("collective_fixed", "collective_transfer", "hand_over")
+_AT_ONCE: Final = 128
+"""Steps whose draws are evaluated at once: 65,536 numbers, which stay in the cache."""
 _LEAST: Final = -0.95
 """No doubt about a part takes more than this share off the whole."""
 
@@ -170,10 +172,15 @@ def _unexplained(scenario: Scenario) -> Array:
 
 def _drawn(scenario: Scenario, count: int, drawn: dict[str, Array], off: Array) -> tuple[Array, Array]:
     """Return the ends [s] of the bands of steps by draws of some inputs, each of shape (draws,)."""
-    arrays = {path: value[:, None] for path, value in scenario.inputs() if isinstance(value, np.ndarray)}
-    spread = scenario.moved({**arrays, **drawn})
-    step = predicted(spread)
-    times = np.broadcast_to(step.value, (count, DRAWS))
-    low = np.quantile(times * off, (1 - LEVEL) / 2, axis=-1)
-    high = np.quantile((times + incast.drawn_s(spread, step, DRAWS)) * off, (1 + LEVEL) / 2, axis=-1)
+    arrays = {path: value for path, value in scenario.inputs() if isinstance(value, np.ndarray)}
+    low, high = np.empty(count), np.empty(count)
+    for start in range(0, count, _AT_ONCE):
+        some = slice(start, min(start + _AT_ONCE, count))
+        here = {path: value[some, None] for path, value in arrays.items()}
+        spread = scenario.moved({**here, **drawn})
+        step = predicted(spread)
+        times = np.broadcast_to(step.value, (some.stop - start, DRAWS))
+        low[some] = np.quantile(times * off, (1 - LEVEL) / 2, axis=-1)
+        more = incast.drawn_s(spread, step, DRAWS)
+        high[some] = np.quantile((times + more) * off, (1 + LEVEL) / 2, axis=-1)
     return low, high

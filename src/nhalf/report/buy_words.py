@@ -139,7 +139,8 @@ def links(found: Purchase) -> str:
     """Return the answer to the question of the house: latency or bandwidth."""
     if not found.wishes:
         return "Latency or bandwidth: one device has no link to improve."
-    ends = dict.fromkeys((found.batches[0], found.batches[-1]))
+    linked = [wish.batch for wish in found.wishes]  # at the others one device is best
+    ends = dict.fromkeys((linked[0], linked[-1]))
     parts = [_wishes([wish for wish in found.wishes if wish.batch == batch]) for batch in ends]
     text = f"Latency or bandwidth: {'; '.join(parts)}."
     if all(max(wish.quicker, wish.wider) < SAME_STACK for wish in found.wishes):

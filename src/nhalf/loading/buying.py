@@ -1,0 +1,65 @@
+"""Buying: the layouts that a purchase is looked at on, and how its steps divide over batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from nhalf import units
+from nhalf.errors import InputError
+from nhalf.layout import Layout, check
+from nhalf.loading.defaults import Default
+from nhalf.loading.degrees import Degrees
+from nhalf.loading.request import scenarios
+
+if TYPE_CHECKING:
+    from nhalf.loading.request import Loaded, Request
+
+BATCHES: Final = (1, 16, 128)
+"""The batches looked at where none are named."""
+
+
+def layouts(request: Request, *, stated: bool) -> tuple[Loaded, Request, tuple[Default, ...]]:
+    """Return the scenarios of a request; without degrees, TP over the largest part of a node that the model allows.
+
+    `stated` tells whether a flag states a degree, were it 1.
+    """
+    if stated or request.degrees != Degrees():
+        loaded = scenarios(request)
+        return loaded, request, loaded.defaults
+    base = scenarios(request).scenarios[0]
+    fabric = base.system.fabric
+    for degree in range(fabric.devices_per_node, 0, -1):
+        try:
+            check(Layout(tensor_parallel=degree), base.transformer, fabric)
+        except InputError:
+            continue
+        break
+    request = replace(request, degrees=Degrees(tp=(degree,)))
+    loaded = scenarios(request)
+    taken = Default(flag="--tp", value=str(degree), reason="a whole node, as far as the model splits")
+    return loaded, request, (taken, *loaded.defaults)
+
+
+def shares(text: str | None) -> dict[int, float]:
+    """Return the shares of steps by batch of `--mix`, which add up to 1.
+
+    Raises
+    ------
+    InputError
+        The text is no list of batches and shares.
+    """
+    if text is None:
+        return {}
+    found: dict[int, float] = {}
+    for part in text.split(","):
+        batch, equals, share = part.partition("=")
+        if not equals:
+            raise InputError(f"{part!r} is no BATCH=SHARE", where="--mix", allowed="such as 1=60,16=30,128=10")
+        key = units.parse_count(batch, where="--mix")
+        if key in found:
+            raise InputError(f"batch {key} is given twice", where="--mix", do="give each batch once")
+        found[key] = units.parse(share, "ratio", where="--mix")
+    if not sum(found.values()):
+        raise InputError("the shares add up to nothing", where="--mix", allowed="shares of more than 0")
+    return {batch: share / sum(found.values()) for batch, share in found.items()}
