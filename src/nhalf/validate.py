@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.device import generation
-from nhalf.errors import InputError, NoAnswerError, WeakEvidenceError, did_you_mean
+from nhalf.errors import NoAnswerError, WeakEvidenceError
 from nhalf.loading.case_columns import DEGREES
+from nhalf.units import parse_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Array
     from nhalf.loading.predictions import Predictions
     from nhalf.predict.response import Indices, Mask
+    from nhalf.units import Limit
 
 _WORST: Final = 5
-_GATE: Final = re.compile(r"\s*(?P<name>[a-z0-9_]+)\s*(?P<sign>[<>])\s*(?P<value>[0-9.]+)\s*(?P<percent>%?)\s*")
 _GATES: Final = {
     "median": "median_error",
     "p90": "p90_error",
@@ -248,55 +248,24 @@ def _miss(found: Predictions, row: int, measured_s: Array) -> Miss:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
-    """A limit that fails the command: `median>10%`, `coverage<75%`."""
-
-    text: str
-    name: str
-    above: bool
-    value: float
-
-    def tripped(self, score: Score) -> str:
-        """Return what trips the gate, or an empty string; a score without rows trips every gate."""
-        found = getattr(score, _GATES[self.name])
-        size = abs(found) if self.name == "bias" else found
-        if np.isnan(size):
-            return f"{self.name} is unknown: no row could be scored"
-        beyond = size > self.value if self.above else size < self.value
-        return f"{self.name} is {100 * found:.1f} %" if beyond else ""
-
-
-def gate(text: str) -> Gate:
-    """Return the gate that a text means.
+def gate(text: str) -> Limit:
+    """Return the limit that a text means: `median>10%`, `coverage<75%`.
 
     Raises
     ------
     InputError
-        The text is no gate.
+        The text is no limit.
     """
-    matched = _GATE.fullmatch(text)
-    if matched is None or matched["name"] not in _GATES:
-        name = re.split("[<>]", text, maxsplit=1)[0].strip()
-        raise InputError(
-            f"{text!r} is no limit",
-            where="--fail-if",
-            allowed=f"one of {', '.join(_GATES)}, > or <, and a share, such as 'median>10%'",
-            do=did_you_mean(name, _GATES),
-        )
-    try:
-        value = float(matched["value"])
-    except ValueError as error:
-        raise InputError(f"{matched['value']!r} is no number", where="--fail-if", allowed="'median>10%'") from error
-    if value > 1 and not matched["percent"]:
-        limit = f"{matched['name']}{matched['sign']}"
-        raise InputError(
-            f"{text!r} can be read as {value:g} % or as {100 * value:g} %", where="--fail-if",
-            allowed="per cent with its sign, or a share up to 1",
-            do=f"write '{limit}{value:g}%' (or '{limit}{value / 100:g}'), or '{limit}{100 * value:g}%'",
-        )  # fmt: skip
-    share = value / 100 if matched["percent"] else value
-    return Gate(text=text, name=matched["name"], above=matched["sign"] == ">", value=share)
+    return parse_limit(text, dict.fromkeys(_GATES, "1"), examples="'median>10%' or 'coverage<75%'")
+
+
+def _tripped(limit: Limit, score: Score) -> str:
+    """Return what is beyond a limit, or an empty string; a score without rows is beyond every one."""
+    found = getattr(score, _GATES[limit.key])
+    size = abs(found) if limit.key == "bias" else found
+    if np.isnan(size):
+        return f"{limit.key} is unknown: no row could be scored"
+    return f"{limit.key} is {100 * found:.1f} %" if limit.holds(size) else ""
 
 
 def require_scored(found: Validation, *, where: str) -> None:
@@ -316,7 +285,7 @@ def require_scored(found: Validation, *, where: str) -> None:
     raise WeakEvidenceError(f"every row is refused, {rows} of {score.rows} because: {reason}", where=where)
 
 
-def require(gates: Sequence[Gate], score: Score) -> None:
+def require(gates: Sequence[Limit], score: Score) -> None:
     """Fail when a gate is tripped.
 
     Raises
@@ -324,6 +293,6 @@ def require(gates: Sequence[Gate], score: Score) -> None:
     NoAnswerError
         One is.
     """
-    tripped = [f"{each.text}: {why}" for each in gates if (why := each.tripped(score))]
+    tripped = [f"{each.text}: {why}" for each in gates if (why := _tripped(each, score))]
     if tripped:
         raise NoAnswerError("; ".join(tripped), where="--fail-if", allowed="a score within the limits")

@@ -218,13 +218,14 @@ def test_gates_trip_where_they_should(text: str, trips: bool) -> None:  # noqa: 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("latency", "'latency' is not a gate"),
-        ("latency=30us", "is not a gate"),
-        ("latenzy>30us", "'latenzy' is not a fitted value.*Did you mean 'latency'"),
+        ("latency", "'latency' is no limit"),
+        ("latency=30us", "is no limit"),
+        ("latenzy>30us", "'latenzy' is no value here.*Did you mean 'latency'"),
+        ("misfit>10", "can be read as 10 % or as 1000 %"),
         ("latency>30", "'30' has no unit"),
         ("latency>30GB/s", "is a rate, not a time"),
-        ("time>30us", "only a time has a size, and it needs one"),
-        ("latency(8B)>30us", "only a time has a size"),
+        ("time>30us", "time alone has a size, and needs one"),
+        ("latency(8B)>30us", "time alone has a size"),
     ],
 )
 def test_bad_gates_are_one_clear_error(text: str, message: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,9 @@ from nhalf.loading.degrees import Degrees
 from nhalf.loading.offers import options
 from nhalf.loading.request import Request, scenarios
 from nhalf.loading.scenario_file import read_request, write_request
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEADER = ("model", "system", "engine", "context", "concurrency", "tp")
 

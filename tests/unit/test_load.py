@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 COUNTS = (("batch", "--batch"), ("tp", "--tp"), ("pp", "--pp"), ("cp", "--cp"), ("context", "--context"))
 NO_COUNTS: list[Any] = [
-    np.array([1.5, 2]), np.array(["a"]), np.array([0]), 1.5, 8.0, float("nan"), float("inf"), True, "8", [8], 0, -1, 10**30, {}, "",
+    np.array([1.5, 2]), np.array(["a"]), np.array([0]), 1.5, 8.0, float("nan"), float("inf"), True, "8", [8],
+    0, -1, 10**30, {}, "",
 ]  # fmt: skip
 NO_TEXTS: list[Any] = [8, "", " ", ["fp8"], b"fp8", {}, float("nan")]
 NO_CHANGES: list[Any] = [

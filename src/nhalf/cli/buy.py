@@ -51,7 +51,7 @@ def answer(command: str, model: str, texts: tuple[str, ...], given: Mapping[str,
     """Answer `nhalf buy`, or `nhalf whatif`, which knows no prices."""
     request = flags.request(model, given)
     mix = shares(given["mix"])
-    batches = tuple(mix) if mix and not given["batch"] else request.batches or BATCHES
+    batches = tuple(mix) if mix and not given["batch"] else tuple(map(int, request.batches or BATCHES))
     found: list[Purchase] = []
     asked: list[Request] = []
     defaults: dict[Default, None] = {}

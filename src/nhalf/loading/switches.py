@@ -62,11 +62,9 @@ def check(request: Request, transformer: Transformer) -> None:
 
 def _check_context(request: Request) -> None:
     """Refuse more ranks of a context than it has tokens."""
-    if request.load is not None:
-        whole = request.load["context_tokens"]
-    else:
-        whole = request.context if request.isl is None else request.isl + (request.osl or 0) / 2
-    tokens = max(float(np.min(whole)), 1.0)  # type: ignore[arg-type]
+    prompt, output = (0.0 if length is None else length for length in (request.isl, request.osl))
+    whole = prompt + output / 2 if request.context is None else request.context
+    tokens = max(float(np.min(whole if request.load is None else request.load["context_tokens"])), 1.0)
     if max(request.degrees.cp) > tokens:
         what = f"CP {max(request.degrees.cp)} is more than the {tokens:,.0f} tokens that it splits"
         raise InputError(what, where="--cp", allowed=f"1 to {tokens:.0f}")

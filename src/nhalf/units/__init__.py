@@ -7,6 +7,7 @@ A text that can be read in two ways (`400G`, or `400gb/s`, which did not mind ca
 
 from __future__ import annotations
 
+from nhalf.units.limits import Limit, parse_limit
 from nhalf.units.printing import (
     format_bandwidth,
     format_flop_rate,
@@ -20,6 +21,7 @@ from nhalf.units.reading import parse, parse_for_unit
 from nhalf.units.whole import parse_count, parse_int_list
 
 __all__ = [
+    "Limit",
     "format_bandwidth",
     "format_flop_rate",
     "format_money",
@@ -31,4 +33,5 @@ __all__ = [
     "parse_count",
     "parse_for_unit",
     "parse_int_list",
+    "parse_limit",
 ]

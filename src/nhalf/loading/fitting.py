@@ -1,0 +1,133 @@
+"""Fitting: what `nhalf fit` was asked in texts, read and fitted."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nhalf import units
+from nhalf.catalog import store
+from nhalf.errors import InputError, WeakEvidenceError
+from nhalf.evidence.fit import fit
+from nhalf.evidence.marks import marks
+from nhalf.evidence.reading import completed
+from nhalf.loading.model import transformer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from nhalf.evidence.fit import Fit
+    from nhalf.evidence.gate import Gate
+    from nhalf.evidence.marks import Mark
+    from nhalf.system import System
+
+BATCHES = "1,8,64"
+"""The batches whose messages are marked where none are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Told:
+    """What flags say of logs that do not: operation, ranks, nodes, mode, format, and the system that they ran on."""
+
+    op: str | None
+    ranks: int | None
+    nodes: int | None
+    mode: str | None
+    format_: str | None
+    system: System | None
+
+
+def told(
+    *, op: str | None, ranks: str | None, nodes: str | None, mode: str | None, format_: str | None, system: str | None
+) -> Told:
+    """Return what flags say of logs.
+
+    Raises
+    ------
+    InputError
+        A count is none, there are more nodes than ranks, or the system is not known.
+    """
+    counts = {"ranks": ranks, "nodes": nodes}
+    read = {name: units.parse_count(text, where=f"--{name}") if text else None for name, text in counts.items()}
+    if read["ranks"] and read["nodes"] and read["nodes"] > read["ranks"]:
+        what = f"{read['nodes']:,} nodes are more than {read['ranks']:,} ranks"
+        raise InputError(what, where="--nodes", allowed=f"1 to {read['ranks']}")
+    found = store.system(system, where="--on")[0] if system else None
+    return Told(op=op, ranks=read["ranks"], nodes=read["nodes"], mode=mode, format_=format_, system=found)
+
+
+def fitted(logs: Sequence[str | None], said: Told) -> tuple[Fit, list[InputError]]:
+    """Return the fit of logs, with what the flags add to them, and an error for each file that cannot be read.
+
+    Raises
+    ------
+    InputError
+        No file can be read, or a flag is none.
+    """
+    from nhalf.evidence.readers.reading import read_each
+
+    if not all(logs):
+        raise InputError("a name is empty", where="FILE", allowed="a file, a folder, or - for standard input")
+    with _without_collector():
+        read, refused = read_each([log for log in logs if log], said.format_)
+        if refused and not any(table.rows for table in read):
+            raise refused[0]
+        tables = completed(read, op=said.op, ranks=said.ranks, nodes=said.nodes, mode=said.mode)
+        return fit(tables, system=said.system), refused
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Suspend the search for cycles: rows have none, and looking for them takes a third of the time of a long log."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def marked(found: Fit, model: str | None, batch: str | None) -> tuple[list[Mark], list[str]]:
+    """Return the decode messages of a model on the curves, none without one, and what is doubtful about them.
+
+    Raises
+    ------
+    InputError
+        The model is not known, or batches are named without one.
+    """
+    if model is None:
+        if batch is not None:
+            raise InputError("it is of a model's messages", where="--batch", do="add --model, or leave it out")
+        return [], []
+    return marks(found, transformer_of(model), units.parse_int_list(batch or BATCHES, where="--batch"))
+
+
+def judged(found: Fit, asked: Sequence[Gate]) -> tuple[list[str], WeakEvidenceError | None]:
+    """Return which gates tripped, and the complaint of one that could not be judged."""
+    tripped: list[str] = []
+    unknown: WeakEvidenceError | None = None
+    for each in asked:
+        try:
+            tripped += [f"{each.text}: {text}" for text in each.tripped(found)]
+        except WeakEvidenceError as error:
+            unknown = unknown or error
+    return tripped, unknown
+
+
+def used_for(model: str | None, said: Told) -> dict[str, Any]:
+    """Return which step a link is used for, as far as the flags say."""
+    found: dict[str, Any] = {"model": model} if model else {}
+    if said.system is not None:
+        found |= {"system": said.system.name, "devices_per_node": said.system.fabric.devices_per_node}
+    return found
+
+
+def unread(refused: Sequence[InputError]) -> InputError:
+    """Return the error of files that could not be read beside others that were answered."""
+    if len(refused) == 1:
+        return refused[0]
+    reasons = "; ".join(f"{error.where}: {error.what}" for error in refused)
+    return InputError(f"{len(refused)} files cannot be read: {reasons}", where="FILE", do="check these files")
