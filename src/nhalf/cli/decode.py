@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading
-from nhalf.cli import flags, following, forms, output, page_file
+from nhalf.cli import flags, forms, output, page_file
+from nhalf.cli import following as to_follow
 from nhalf.decide.comparison import compare
 from nhalf.loading.files import write_text
 from nhalf.loading.readers import not_empty
 from nhalf.loading.scenario_file import write_request
 from nhalf.report import decode as report
 from nhalf.report import explain as tree
+from nhalf.report.decode_brief import brief
 from nhalf.report.decode_document import document
+from nhalf.report.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.comparison import Comparison
+    from nhalf.report.canvas import Canvas
     from nhalf.report.page import Page
     from nhalf.scenario import Scenario
 
@@ -51,19 +55,28 @@ def decode(
     scenarios = _anchored(loaded.scenarios, anchors)
     peers = () if anchors else loading.with_peers(request)
     comparison = compare(scenarios, cache_link=loaded.cache_link, launched=launched, with_peers=peers)
-    if not forms.write(lambda: document(comparison, loaded.defaults, loaded.warnings), "rows"):
-        canvas = output.canvas()
-        report.write(comparison, loaded.defaults, canvas, next_command=_next(request))
-        if explain:
-            for row in comparison.rows:
-                tree.write(row.step, canvas, f"{row.label}, batch {row.batch:g}, term by term")
-        output.write(canvas.text)
+    following = _next(request)
+    forms.show(
+        View(
+            document=lambda: document(comparison, loaded.defaults, loaded.warnings),
+            rows="rows",
+            brief=lambda: brief(comparison, loaded.defaults, next_command=following),
+            detail=lambda canvas: report.write(comparison, loaded.defaults, canvas, next_command=following),
+            asked_too=(lambda canvas: _trees(comparison, canvas)) if explain else None,
+        )
+    )
     page_file.write(pages, lambda: _page(comparison, loaded))
     if save:
         write_text(Path(save), write_request(loaded.request, loaded.scenarios, folder=Path(save).parent))
         if anchors:
             output.warn("the anchors are not part of the saved request")
     comparison.require_fit()
+
+
+def _trees(comparison: Comparison, canvas: Canvas) -> None:
+    """Write the whole term tree of each row."""
+    for row in comparison.rows:
+        tree.write(row.step, canvas, f"{row.layout_name}, batch {row.batch:g}, term by term")
 
 
 def _anchored(scenarios: Sequence[Scenario], anchors: tuple[str, ...]) -> Sequence[Scenario]:
@@ -85,5 +98,5 @@ def _page(comparison: Comparison, loaded: loading.Loaded) -> Page:
 def _next(request: loading.Request) -> str:
     """Return the command to run next: the same question at three batches, or each term of it."""
     if request.batches is not None and len(request.batches) > 1:
-        return following.command("decode", {"--explain": True})
-    return following.command("decode", {"--batch": "1,16,128"})
+        return to_follow.command("decode", {"--explain": True})
+    return to_follow.command("decode", {"--batch": "1,16,128"})

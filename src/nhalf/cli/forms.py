@@ -13,9 +13,12 @@ import click
 from nhalf.cli import output
 from nhalf.errors import InputError
 from nhalf.report import table
+from nhalf.report.view import write_brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from nhalf.report.view import View
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 Document = dict[str, Any]
@@ -37,6 +40,14 @@ def _keep(context: click.Context, parameter: click.Parameter, given: bool) -> No
         raise InputError("more than one form is asked for", where="--json, --csv, --md", allowed="one of them")
 
 
+_DETAIL: Final = "nhalf.detail"
+
+
+def _keep_detail(context: click.Context, _parameter: click.Parameter, given: bool) -> None:
+    """Keep in the context that everything is asked for."""
+    context.meta[_DETAIL] = given
+
+
 _FLAGS: Final = {
     "json": "Print the document of the contract.", "csv": "Print the rows as CSV.",
     "md": "Print the rows as a Markdown table.",
@@ -45,6 +56,9 @@ _FLAGS: Final = {
 
 def option(command: Command) -> Command:
     """Add the flags of the form of the answer."""
+    command = click.option(
+        "--detail", is_flag=True, expose_value=False, callback=_keep_detail, help="Print everything, not one screen."
+    )(command)
     for name, text in reversed(_FLAGS.items()):
         flag = click.option(f"--{name}", is_flag=True, expose_value=False, callback=_keep, help=text)
         command = flag(command)
@@ -56,6 +70,21 @@ def asked() -> str:
     context = click.get_current_context(silent=True)
     found: str = context.meta.get(_ASKED, "") if context is not None else ""
     return found
+
+
+def show(view: View) -> None:
+    """Write an answer in the form that is asked for: a document, its rows, the first screen, or everything."""
+    if write(view.document, view.rows):
+        return
+    context = click.get_current_context(silent=True)
+    canvas = output.canvas()
+    if context is not None and context.meta.get(_DETAIL):
+        view.detail(canvas)
+    else:
+        write_brief(view.brief(), canvas)
+    if view.asked_too is not None:
+        view.asked_too(canvas)
+    output.write(canvas.text)
 
 
 def write(make: Callable[[], Document], rows: str | Callable[[Document], Sequence[Mapping[str, Any]]]) -> bool:

@@ -84,5 +84,6 @@ def _split(scenario: Scenario, curve: MeasuredCurve) -> Crossover:
         double_floor_size_bytes=curve.double_floor_size_bytes(ranks),
         message_bytes_per_sequence=scenario.transformer.hidden_size
         * float(np.mean(scenario.workload.activation_bytes)),
+        floor_s=curve.floor_s(ranks),
         kind="measured",
     )

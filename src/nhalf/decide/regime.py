@@ -35,7 +35,8 @@ class Crossover:
     """Where one collective turns from latency to bandwidth, by two measures that differ by 2 to 10 times.
 
     `half_size_bytes` is n_1/2 = alpha x beta of the line through the whole curve; `double_floor_size_bytes` the size at
-    which the time has doubled its floor, which needs no line. Batches are sizes over `message_bytes_per_sequence`.
+    which the time has doubled its floor, which needs no line. Batches are sizes over `message_bytes_per_sequence`, and
+    `floor_s` [s] is what the message of one sequence takes.
     """
 
     system: str
@@ -47,6 +48,7 @@ class Crossover:
     half_size_bytes: float
     double_floor_size_bytes: float
     message_bytes_per_sequence: float
+    floor_s: float
     kind: str
 
     @property
@@ -85,6 +87,7 @@ def crossover(scenario: Scenario) -> Crossover:
         half_size_bytes=line.half_size_bytes,
         double_floor_size_bytes=double_floor,
         message_bytes_per_sequence=_message_bytes(scenario),
+        floor_s=float(np.mean(collective(scenario, Op.ALL_REDUCE, group, _message_bytes(scenario)).value)),
         kind="measured" if measured else "modelled",
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nhalf.report.buy import why_nothing
 from nhalf.report.buy_words import links, unused_links, verdict_between, verdict_interactive, verdict_throughput
 from nhalf.report.document import envelope, number
+from nhalf.report.fields import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +76,8 @@ def _option(effect: Effect, found: Purchase) -> dict[str, Any]:
         "batch": effect.batch,
         "layout_before": before.scenario.layout.name,
         "layout_after": after.scenario.layout.name if after else None,
-        "fits_memory": after is not None,
+        "before": record(before),
+        "after": record(after) if after else None,
         "step_before_s": before.step_s,
         "step_after_s": after.step_s if after else None,
         "gain": None if effect.gain is None else number(effect.gain),

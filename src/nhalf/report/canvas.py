@@ -66,6 +66,27 @@ class Canvas:
                                     break_on_hyphens=False)  # fmt: skip
             self._console().print(Text(wrapped.replace("\u00a0", " "), style="bold" if bold else ""), soft_wrap=True)
 
+    def blank(self) -> None:
+        """Write an empty line."""
+        self._buffer.write("\n")
+
+    def styled(self, text: str, style: str = "", *, warn: bool = False) -> None:
+        """Write a line, wrapped where it is longer than the page."""
+        for line in textwrap.wrap(text, self.width, drop_whitespace=False, break_long_words=False) or [""]:
+            self._console().print(
+                Text(line.rstrip(), style=f"{style} yellow".strip() if warn else style), soft_wrap=True
+            )
+
+    def next_line(self, command: str, why: str = "") -> None:
+        """Write the command to run next on one line if there is room, else as lines that a shell reads on."""
+        line = f"Next: {command}" + (f"   {why}" if why else "")
+        if len(line) < self.width:
+            self._console().print(Text(line), soft_wrap=True)
+            return
+        lines = self._shell_lines(command, "      ")
+        lines[0] = f"Next: {lines[0].strip()}"
+        self._console().print(Text(" \\\n".join(lines)), soft_wrap=True)
+
     def command(self, text: str, *, indent: str = "  ") -> None:
         """Write a command line to copy: where it is longer than a line, the shell reads on after the backslashes.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nhalf.decide.exchanged import exchanged
 from nhalf.report import decode_notes, decode_parts, verdict
 from nhalf.report.document import datum, envelope, number, term, whole
+from nhalf.report.fields import LAYOUT, record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,57 +56,29 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
 
 def _layout(row: Row) -> dict[str, Any]:
     """Return the keys of a layout."""
-    layout = row.scenario.layout
-    return {
-        "tp": layout.tensor_parallel,
-        "pp": layout.pipeline_parallel,
-        "ep": layout.expert_parallel,
-        "attention_dp": layout.attention_dp,
-        "moe_tp": layout.moe_tensor_parallel if row.scenario.transformer.mixture else None,
-        "cp": layout.context_parallel,
-        "replicas": layout.replicas,
-        "layout": row.label,
-    }
+    return {**record(row, LAYOUT), "replicas": row.layout.replicas, "layout": row.layout_name}
 
 
 def _row(row: Row) -> dict[str, Any]:
     """Return a row of the decode table."""
+    inner = exchanged(row.step)
     return {
-        "system": row.scenario.system.name,
-        "model": row.scenario.transformer.name,
-        **_layout(row),
-        "batch": whole(row.batch),
-        "nodes": row.nodes,
-        "step_s": row.step_s,
-        "with_peer_access_s": row.peers_s,
-        "low_s": row.low_s,
-        "high_s": row.high_s,
-        "phase": row.scenario.workload.phase,
+        **record(row),
         "tpot_s": None if row.prefills else row.tpot_s,
-        "tpot_low_s": None if row.prefills else row.tpot_low_s,
-        "tpot_high_s": None if row.prefills else row.tpot_high_s,
-        "ttft_low_s": row.ttft_low_s,
-        "ttft_high_s": row.ttft_high_s,
+        "layout": row.layout_name,
+        "replicas": row.layout.replicas,
+        "with_peer_access_s": row.peers_s,
         "tokens_per_step": float(row.scenario.workload.tokens_per_step),
         "accepted_tokens": row.accepted_tokens,
-        "tokens_per_s_per_user": row.tokens_per_s_per_user,
-        "tokens_per_s_per_gpu": row.tokens_per_s_per_gpu,
-        "tokens_per_s": row.tokens_per_s * row.scenario.layout.replicas,
-        "devices": row.scenario.layout.devices * row.scenario.layout.replicas,
-        "running": row.running,
-        "binding": row.binding,
-        **{f"{name}_s": value for name, value in row.columns.items()},
-        "collective_link_bytes_s": (inner := exchanged(row.step)).link_bytes_s,
+        "tokens_per_s": row.tokens_per_s * row.layout.replicas,
+        "devices": row.layout.devices * row.layout.replicas,
+        "collective_link_bytes_s": inner.link_bytes_s,
         "prefill_collective_s": inner.prefill_s,
-        "memory_bytes": row.memory_bytes,
         "memory": decode_parts.memory(row),
         "largest_batch": row.memory.largest_batch,
         "split_over_nodes_s": None if row.split is None else row.split.cost_s,
-        "exchange": row.exchange,
         "exchange_curves": row.exchange_curves or None,
         "kv_transfer": decode_parts.transfer(row),
-        "fits_memory": row.fits_memory,
-        "kind": row.kind,
         "terms": term(row.step),
     }
 

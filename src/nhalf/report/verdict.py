@@ -51,10 +51,16 @@ def of_comparison(comparison: Comparison) -> str:
         heading = f"Batch {panel.batch:g}" if len(systems) == 1 else f"{panel.system}, batch {panel.batch:g}"
         text = of_panel(panel)
         paragraphs.append(f"{heading}: {text}" if several else text)
-    flips = [_flip(comparison, system) for system in dict.fromkeys(panel.system for panel in comparison.panels)]
+    return "\n".join([*paragraphs, *of_flips(comparison)])
+
+
+def of_flips(comparison: Comparison) -> list[str]:
+    """Return where advice flips between batches, and which of several systems is the fastest at each."""
+    systems = list(dict.fromkeys(panel.system for panel in comparison.panels))
+    flips = [_flip(comparison, system) for system in systems]
     if len(systems) > 1:
         flips += _winners(comparison)
-    return "\n".join([*paragraphs, *(flip for flip in flips if flip)])
+    return [flip for flip in flips if flip]
 
 
 def _winners(comparison: Comparison) -> list[str]:
