@@ -38,6 +38,11 @@ def invoke(*arguments: str, columns: int = 100) -> Result:
     return Result(code, out.getvalue(), err.getvalue())
 
 
+def detailed(*arguments: str, columns: int = 100) -> Result:
+    """Return what a command does with --detail: everything, where its answer is of one screen else."""
+    return invoke(*arguments, "--detail", columns=columns)
+
+
 def matches(name: str, text: str) -> bool:
     """Return whether a text is the stored one; NHALF_UPDATE_SNAPSHOTS=1 stores it instead."""
     path = SNAPSHOTS / f"{name}.txt"

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.command import invoke, matches, refused
+from tests.cli.command import detailed, invoke, matches, refused
+
+from nhalf.report.view import LINES, MORE_LINES
 
 LOGS = Path(__file__).parents[1] / "logs" / "nccl_tests"
 JOB = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "1,2,4,8,16", "--batch", "1", "--weights", "fp8")
@@ -35,10 +37,33 @@ def test_the_main_job_prints_the_stored_page(columns: int) -> None:
     assert max(len(line) for line in result.out.splitlines()) <= columns
 
 
+@pytest.mark.parametrize("columns", [80, 140])
+def test_everything_is_under_detail(columns: int) -> None:
+    result = detailed(*JOB, columns=columns)
+    assert (result.code, result.err) == (0, "")
+    assert matches(f"decode_detail_{columns}", result.out)
+    assert max(len(line) for line in result.out.splitlines()) <= columns
+
+
+def test_the_first_screen_is_one_screen() -> None:
+    lines = invoke(*JOB, columns=80).out.splitlines()
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) < 80
+    assert lines[0].startswith("TP8 is fastest: 7.97 ms per token")
+    assert any(line.startswith("Floor: 160 all-reduces x 5.31 us = 0.85 ms") for line in lines)
+    bars = [
+        line.count("█") + line.count("▓") + line.count("░") for line in lines if line.startswith("TP") and "░" in line
+    ]
+    assert bars[1:] == sorted(bars[1:4], reverse=True) + bars[4:]
+
+
 def test_three_batches_stand_side_by_side_at_80_columns() -> None:
-    result = invoke(*JOB[:-4], "--batch", "1,16,128", "--weights", "fp8", columns=80)
+    brief = invoke(*JOB[:-4], "--batch", "1,16,128", "--weights", "fp8", columns=80)
+    assert len(brief.out.splitlines()) <= MORE_LINES
+    assert matches("decode_batches_80", brief.out)
+    result = detailed(*JOB[:-4], "--batch", "1,16,128", "--weights", "fp8", columns=80)
     assert result.code == 0
-    assert matches("decode_batches_80", result.out)
+    assert matches("decode_batches_detail_80", result.out)
     assert any(line.count("batch") == 3 for line in result.out.splitlines())
     assert "Same cluster, opposite advice" in result.out
 
@@ -55,12 +80,12 @@ def test_the_collective_of_a_log_is_not_taken_and_that_is_said(tmp_path: Path) -
     links, _ = fitted(tmp_path, "graph.txt")
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--weights", "fp8")
     said = "graph.txt the link is taken, not its collective: the all-reduce of vllm 0.24.0 in graph mode that was"
-    found = invoke(*job, "--links", links)
+    found = detailed(*job, "--links", links)
     assert said in " ".join(found.out.split())
     assert found.err == ""
-    assert any(said in doubt for doubt in invoke(*job, "--links", links, "--json").document["doubts"])
-    assert "not its collective" not in invoke(*job).out
-    assert "not its collective" not in invoke(*job, "--set", "system.fabric.intra_node.latency_s=1us").out
+    assert any(said in doubt for doubt in detailed(*job, "--links", links, "--json").document["doubts"])
+    assert "not its collective" not in detailed(*job).out
+    assert "not its collective" not in detailed(*job, "--set", "system.fabric.intra_node.latency_s=1us").out
 
 
 def test_a_fitted_link_above_that_of_the_system_is_doubted(tmp_path: Path) -> None:
@@ -90,13 +115,13 @@ def test_what_a_plan_does_to_the_figures_across_nodes_is_said() -> None:
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--weights", "fp8", "--batch", "1,16", "--tp")
     changes = "TP16: c.fixed changes with the batch, as the plan takes other algorithms for longer messages."
     alpha = "across nodes alpha may lie above a small all-reduce, as the plan changes algorithms"
-    found = invoke(*job, "16", "--json").document
+    found = detailed(*job, "16", "--json").document
     fixed = [row["collective_fixed_s"] for row in found["rows"]]
     assert fixed[1] > 1.5 * fixed[0]
-    told = " ".join(invoke(*job, "16").out.split())
+    told = " ".join(detailed(*job, "16").out.split())
     assert changes in told
     assert alpha in told
-    inside = " ".join(invoke(*job, "8").out.split())
+    inside = " ".join(detailed(*job, "8").out.split())
     assert "c.fixed changes" not in inside
     assert alpha not in inside
 
@@ -113,11 +138,11 @@ def test_a_link_between_nodes_that_was_fitted_is_not_called_unmeasured(tmp_path:
     links, said = fitted(tmp_path, "2022_all_reduce_mpi.txt")
     assert "354 GB/s for the 8 ranks of a node" in said
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8,16")
-    told = " ".join(invoke(*job, "--links", links).out.split())
+    told = " ".join(detailed(*job, "--links", links).out.split())
     basis = f"NCCL's own plan is taken over the link fitted there [{LOGS / '2022_all_reduce_mpi.txt'}]"
     assert f"TP16: no curve of a collective across nodes is known; {basis}, and the band is wide." in told
     assert "nothing was measured" not in told
-    assert "TP16: nothing was measured across nodes" in " ".join(invoke(*job).out.split())
+    assert "TP16: nothing was measured across nodes" in " ".join(detailed(*job).out.split())
 
 
 def test_gains_that_differ_by_noise_are_no_opposite_advice() -> None:
@@ -129,24 +154,24 @@ def test_gains_that_differ_by_noise_are_no_opposite_advice() -> None:
 @pytest.mark.parametrize("columns", [80, 120])
 def test_layouts_of_other_numbers_of_devices_say_so(columns: int) -> None:
     job = ("decode", "llama-3.1-8b", "--on", "h100-sxm", "--batch", "1")
-    out = invoke(*job, "--tp", "1,2", "--pp", "1,2", columns=columns).out
+    out = detailed(*job, "--tp", "1,2", "--pp", "1,2", columns=columns).out
     assert re.search(r"^layout +GPUs", out, re.MULTILINE)
     for label, devices in (("TP1", 1), (r"TP2\*", 2), ("TP1 PP2", 2), (r"TP2 PP2\*", 4)):
         assert re.search(rf"^{label} +{devices} ", out, re.MULTILINE)
     assert "nhalf plan --gpus 2 compares those of 2" in " ".join(out.split())
     for same in (("--tp", "1,2"), ("--tp", "2", "--pp", "2")):
-        assert "GPUs" not in invoke(*job, *same, columns=columns).out
+        assert "GPUs" not in detailed(*job, *same, columns=columns).out
 
 
 def test_explain_prints_each_leaf_with_its_formula_and_inputs() -> None:
-    result = invoke(*QUICK, "--tp", "8", "--explain", columns=120)
+    result = detailed(*QUICK, "--tp", "8", "--explain", columns=120)
     assert matches("decode_explain_120", result.out)
     assert "[2 * (k - 1) / k * n / beta]" in result.out
     assert "curve = h100-sxm/vllm" in result.out
 
 
 def test_the_page_answers_in_the_order_of_the_contract() -> None:
-    page = invoke(*JOB, "--stack", "priors").out
+    page = detailed(*JOB, "--stack", "priors").out
     wanted = [
         "TP8 is fastest", "per token, 80 % band", "c.fixed", "Turn-over", "Crossovers", "What would help",
         "Constants that matter", "Defaults taken", "Next",
@@ -378,14 +403,14 @@ def test_the_rate_of_a_faster_nic_is_not_taken_for_both_ways(tier: str, rate: st
 
 def test_without_peer_access_the_step_with_it_is_named() -> None:
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8")
-    (row,) = invoke(*job, "--p2p", "off", "--json").document["rows"]
-    (plain,) = invoke(*job, "--json").document["rows"]
+    (row,) = detailed(*job, "--p2p", "off", "--json").document["rows"]
+    (plain,) = detailed(*job, "--json").document["rows"]
     assert row["with_peer_access_s"] == plain["step_s"]
     assert plain["with_peer_access_s"] is None
     times = row["step_s"] / plain["step_s"]
-    text = " ".join(invoke(*job, "--p2p", "off").out.split())
+    text = " ".join(detailed(*job, "--p2p", "off").out.split())
     assert f"this is {times:.2g} times as long" in text
-    assert "With peer access" not in invoke(*job).out
+    assert "With peer access" not in detailed(*job).out
 
 
 @pytest.mark.parametrize(
@@ -404,11 +429,11 @@ def test_what_is_no_input_or_no_file_of_links_says_what_to_do(flags: tuple[str, 
 
 def test_eager_mode_says_who_waits_and_why_its_band_is_wide() -> None:
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--weights", "fp8")
-    said = " ".join(invoke(*job, "--mode", "eager").out.split())
+    said = " ".join(detailed(*job, "--mode", "eager").out.split())
     assert "the host takes 4.8 ms to launch the kernels, less than the" in said
     assert "No run of an engine that launches kernels one by one was in the calibration" in said
-    slow = invoke(*job, "--mode", "eager", "--set", "stack.host_launch_s=20us")
+    slow = detailed(*job, "--mode", "eager", "--set", "stack.host_launch_s=20us")
     assert "to run them, waits" in " ".join(slow.out.split())
-    graph = invoke(*job).out
+    graph = detailed(*job).out
     assert "the host takes" not in graph
     assert "launches kernels one by one" not in " ".join(graph.split())

@@ -7,7 +7,7 @@ import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.command import invoke, refused
+from tests.cli.command import detailed, invoke, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,9 @@ PAGES = [
 @pytest.mark.parametrize("columns", [80, 140])
 @pytest.mark.parametrize("arguments", PAGES, ids=lambda arguments: " ".join(arguments[4:12]))
 def test_every_page_keeps_to_its_width_and_breaks_no_label(arguments: tuple[str, ...], columns: int) -> None:
-    result = invoke(*arguments, columns=columns)
+    brief = invoke(*arguments, columns=columns)
+    assert max(map(len, brief.out.splitlines())) <= columns
+    result = detailed(*arguments, columns=columns)
     assert result.code == 0, result.err
     lines = result.out.splitlines()
     assert max(map(len, lines)) <= columns
@@ -58,13 +60,13 @@ def test_every_row_of_a_document_adds_up(arguments: tuple[str, ...]) -> None:
 
 
 def test_a_prefill_is_told_per_prompt_and_not_per_token() -> None:
-    out = invoke(*DENSE, "--tp", "8", *PROMPT, columns=140).out
+    out = detailed(*DENSE, "--tp", "8", *PROMPT, columns=140).out
     assert "per prompt (to the first token, without queueing)" in out
     assert "prompt tokens/s" in out
     assert "ms per prefill" in out
     assert "per token" not in out.split("\n\n", 1)[0]
-    assert "per 4 prompts" in invoke(*DENSE, "--tp", "8", *PROMPT, "--batch", "4").out
-    row = invoke(*DENSE, "--tp", "8", *PROMPT, "--json").document["rows"][0]
+    assert "per 4 prompts" in detailed(*DENSE, "--tp", "8", *PROMPT, "--batch", "4").out
+    row = detailed(*DENSE, "--tp", "8", *PROMPT, "--json").document["rows"][0]
     assert row["phase"] == "prefill"
     assert row["tpot_s"] is None
     assert row["tokens_per_s"] == pytest.approx(8192 / row["step_s"])
@@ -78,29 +80,29 @@ def test_a_prompt_is_bandwidth_bound_where_a_step_is_latency_bound() -> None:
 
 def test_a_cache_on_its_way_says_bytes_time_and_what_binds() -> None:
     arguments = (*DENSE, "--tp", "8", *PROMPT, "--kv-transfer", "5us,50GB/s")
-    found = invoke(*arguments, "--json").document["rows"][0]["kv_transfer"]
+    found = detailed(*arguments, "--json").document["rows"][0]["kv_transfer"]
     assert found["bytes_per_device"] == 8192 * 80 * 2 * 128 * 2
     assert found["bytes"] == 8 * found["bytes_per_device"]
     assert found["time_s"] == pytest.approx(5e-6 + found["bytes_per_device"] / 50e9)
     assert found["binding"] == "bandwidth"
-    out = invoke(*arguments).out
+    out = detailed(*arguments).out
     assert "320 MiB a device" in out
     assert "bandwidth binds" in out
     short = (*DENSE, "--tp", "8", "--phase", "prefill", "--isl", "1", "--kv-transfer", "1ms,50GB/s", "--json")
-    assert invoke(*short).document["rows"][0]["kv_transfer"]["binding"] == "latency"
-    assert invoke(*DENSE, "--tp", "8", "--json").document["rows"][0]["kv_transfer"] is None
+    assert detailed(*short).document["rows"][0]["kv_transfer"]["binding"] == "latency"
+    assert detailed(*DENSE, "--tp", "8", "--json").document["rows"][0]["kv_transfer"] is None
 
 
 # -------------------------------------------------------------------------------------------------------------- drafts
 
 
 def test_a_draft_says_time_per_step_and_per_token() -> None:
-    out = invoke(*DENSE, "--tp", "8", *DRAFT, columns=140).out
+    out = detailed(*DENSE, "--tp", "8", *DRAFT, columns=140).out
     assert "per step of 2.95 tokens kept" in out
     assert "per token" in out
     assert "3 drafted tokens: saves" in out
     assert "the time to draft them is not" in out
-    row = invoke(*DENSE, "--tp", "8", *DRAFT, "--json").document["rows"][0]
+    row = detailed(*DENSE, "--tp", "8", *DRAFT, "--json").document["rows"][0]
     assert (row["tokens_per_step"], row["accepted_tokens"]) == (4, pytest.approx(2.952))
     assert row["tpot_s"] == pytest.approx(row["step_s"] / 2.952)
     assert row["tokens_per_s_per_user"] == pytest.approx(1 / row["tpot_s"])
@@ -111,7 +113,7 @@ def test_a_draft_says_time_per_step_and_per_token() -> None:
 
 def test_each_remedy_has_a_line_and_an_entry() -> None:
     arguments = (*DENSE, "--tp", "16", "--batch", "64", *REMEDIES)
-    document = invoke(*arguments, "--json").document
+    document = detailed(*arguments, "--json").document
     found = {remedy["flag"]: remedy for remedy in document["remedies"]}
     assert set(found) == {
         "--fuse-norm", "--fuse 2", "--overlap 0.5", "--quantised-all-reduce fp8", "--kernel-bypass off", "--mode graph"
@@ -120,18 +122,18 @@ def test_each_remedy_has_a_line_and_an_entry() -> None:
     for remedy in found.values():
         assert remedy["gain"] == pytest.approx(1 - remedy["with_s"] / remedy["without_s"])
         assert remedy["limit"]
-    out = invoke(*arguments, columns=140).out
+    out = detailed(*arguments, columns=140).out
     for text in ("overlap with compute: saves", "kernel bypass off: costs", "Limit:", "all-reduce in fp8: saves"):
         assert text in out
     # What a line says is what the command without that flag predicts.
-    plain = invoke(*(part for part in arguments if part not in ("--overlap", "0.5")), "--json").document
+    plain = detailed(*(part for part in arguments if part not in ("--overlap", "0.5")), "--json").document
     assert plain["rows"][0]["step_s"] == pytest.approx(found["--overlap 0.5"]["without_s"])
 
 
 def test_a_mode_that_is_stated_is_held_against_eager() -> None:
-    assert "What the remedies save" not in invoke(*DENSE, "--tp", "8").out
+    assert "What the remedies save" not in detailed(*DENSE, "--tp", "8").out
     assert (
-        "CUDA graphs against eager launches: saves" in invoke(*DENSE, "--tp", "8", "--mode", "graph", columns=140).out
+        "CUDA graphs against eager launches: saves" in detailed(*DENSE, "--tp", "8", "--mode", "graph", columns=140).out
     )
 
 
@@ -139,21 +141,21 @@ def test_a_mode_that_is_stated_is_held_against_eager() -> None:
 
 
 def test_memory_is_shown_for_each_layout() -> None:
-    out = invoke(*DENSE, "--tp", "4,8", "--batch", "1,64", columns=100).out
+    out = detailed(*DENSE, "--tp", "4,8", "--batch", "1,64", columns=100).out
     assert "Memory on each device (GB)" in out
     assert "KV at batch 1 / 64" in out
     assert "largest batch" in out
-    rows = invoke(*DENSE, "--tp", "4,8", "--batch", "1,64", "--json").document["rows"]
+    rows = detailed(*DENSE, "--tp", "4,8", "--batch", "1,64", "--json").document["rows"]
     assert [row["largest_batch"] for row in rows[:2]] == [row["largest_batch"] for row in rows[2:]]
     assert rows[0]["memory"]["kv_bytes"] * 64 == pytest.approx(rows[2]["memory"]["kv_bytes"])
 
 
 def test_a_cap_on_a_serving_batch_is_said_in_words() -> None:
-    result = invoke(*PAGES[3], columns=140)
+    result = detailed(*PAGES[3], columns=140)
     assert result.code == 0
     assert "The cache has room for 57 sequences with TP2; the others of 512 queue." in result.out
     assert "the KV cache has room for 57 of 512 sequences of 4000 tokens" in result.out
-    row = invoke(*PAGES[3], "--json").document["rows"][0]
+    row = detailed(*PAGES[3], "--json").document["rows"][0]
     assert 57 <= row["running"] < 58
     assert row["tokens_per_s"] == pytest.approx(row["running"] / row["step_s"])
 

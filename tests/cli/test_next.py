@@ -22,7 +22,11 @@ TABLE = "model,system,tp,isl,osl,concurrency,tpot_s\nllama-3.1-70b,h100-sxm,8,10
 def following(result: Result) -> list[list[str]]:
     """Return the commands of the last section as words, as a shell reads them."""
     assert result.code in (0, 4), result.err
-    section = result.out.rsplit("\nNext\n", 1)[1]
+    _, mark, section = result.out.rpartition("\nNext: ")
+    if mark:
+        section = section.partition("   ")[0] if "\\\n" not in section else section
+    else:
+        section = result.out.rsplit("\nNext\n", 1)[1]
     lines = [line.strip() for line in section.replace(" \\\n", " ").splitlines()]
     found = [shlex.split(line, comments=True) for line in lines]
     return [words for words in found if words]

@@ -42,7 +42,6 @@ def brief(comparison: Comparison, defaults: Sequence[Default], *, next_command: 
         number=" ".join([_range(row), *_slower(panel), *_capped(panel)]),
         title=_title(row),
         bars=_bars(panel.rows, panel),
-        notes=_notes(panel.rows),
         asked=f"{_made_of(row)}\n{_asks(row)}",
         savings=_savings(panel),
         closing=_floor(comparison, panel),
@@ -133,7 +132,13 @@ def _best(panel: Panel) -> str:
 
 def _range(row: Row) -> str:
     """Return the range of the time."""
-    return f"80 % range: {units.format_time(row.tpot_low_s)} to {units.format_time(row.tpot_high_s)}."
+    return f"80 % range: {span(row.tpot_low_s, row.tpot_high_s)}."
+
+
+def span(low_s: float, high_s: float) -> str:
+    """Return a range of times with its unit once, where both ends have the same."""
+    low, high = units.format_time(low_s), units.format_time(high_s)
+    return f"{low.split()[0]} to {high}" if low.split()[1:] == high.split()[1:] else f"{low} to {high}"
 
 
 def _slower(panel: Panel) -> list[str]:
@@ -216,26 +221,14 @@ def _remark(row: Row, panel: Panel) -> str:
         return "fastest"
     if row.fits_memory == "marginal":
         return "tight fit"
-    return f"{row.nodes} nodes" if row.nodes > 1 else ""
+    modelled = row.kind == "modelled" and row.layout.devices > 1
+    return ", ".join([*([f"{row.nodes} nodes"] if row.nodes > 1 else []), *(["modelled"] if modelled else [])])
 
 
 def _tone(row: Row, panel: Panel) -> Tone:
     if row.fits_memory != "yes":
         return "warn"
     return "good" if row is panel.fastest and len(panel.rows) > 1 else "plain"
-
-
-def _notes(rows: Sequence[Row]) -> list[str]:
-    """Return which layouts rest on a model of their network, with their ranges."""
-    modelled = [row for row in rows if row.kind == "modelled" and row.layout.devices > 1 and row.fits_memory != "no"]
-    if not modelled:
-        return []
-    told = [
-        f"{row.layout_name} {units.format_time(row.tpot_low_s)} to {units.format_time(row.tpot_high_s)}"
-        for row in modelled[:3]
-    ]
-    more = f" and {len(modelled) - 3} more" if len(modelled) > 3 else ""  # noqa: PLR2004  those that are named
-    return [f"Network modelled, not measured: {', '.join(told)}{more}."]
 
 
 def _made_of(row: Row) -> str:

@@ -53,8 +53,8 @@ class Field:
     show: Callable[[Any], str] = text
 
     def of(self, row: object) -> Any:  # noqa: ANN401  a number, a word, or None
-        """Return the field of a row: whole numbers without a point."""
-        value = getattr(row, self.key)
+        """Return the field of a row: whole numbers without a point; the parts of a step are in its columns."""
+        value = row.columns[self.key[:-2]] if self.key in PARTS else getattr(row, self.key)  # type: ignore[attr-defined]
         return int(value) if isinstance(value, float) and value.is_integer() and self.show is text else value
 
 
