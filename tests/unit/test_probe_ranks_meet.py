@@ -57,20 +57,7 @@ KEY = b"a key of the tests"
 VISIT = Visit(id=0, repetitions=1)
 
 
-@pytest.fixture(autouse=True)
-def _no_end_is_left_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Close what a test leaves open, as a rank that died does."""
-    made: list[socket.socket] = []
-    begin = socket.socket.__init__
-
-    def noted(self: socket.socket, *arguments: Any, **named: Any) -> None:  # noqa: ANN401
-        begin(self, *arguments, **named)
-        made.append(self)
-
-    monkeypatch.setattr(socket.socket, "__init__", noted)
-    yield
-    for each in made:
-        each.close()
+pytestmark = pytest.mark.usefixtures("no_end_is_left_open")
 
 
 def joined(threads: list[threading.Thread]) -> None:
@@ -327,6 +314,21 @@ def test_a_host_that_does_not_know_the_word_is_not_believed() -> None:
     with pytest.raises(RefusedError, match="no nhalf measure that listens"):
         enter(connected(LOOPBACK, server.getsockname()[1], wait_s=1.0, where=""), KEY, rank=0, where="")
     joined([thread])
+
+
+def test_a_handshake_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nhalf.evidence.probe.handshake.HELLO_S", 0.4)
+    door = Door([server := listening(LOOPBACK, 0, where="")], KEY)
+    silent, slow = (socket.create_connection(server.getsockname()) for _ in range(2))
+    started = time.monotonic()
+    with pytest.raises(OSError, match=r"reset|pipe"):  # noqa: PT012  it ends somewhere in the loop
+        while time.monotonic() - started < DEADLINE_S:
+            slow.sendall(b"\0")
+            time.sleep(0.05)
+    silent.settimeout(DEADLINE_S)
+    assert silent.recv(1) == b""
+    assert door.sent_away == 2
+    door.close()
 
 
 def test_another_version_is_refused_by_name() -> None:
