@@ -171,7 +171,10 @@ def test_every_pair_becomes_a_matrix() -> None:
         (("--backend", "smoke"), "'smoke' is not a backend"),
         (("-o", "nowhere/run.json"), "there is no such folder"),
         (("--sizes", "8"), "8"),
-        (("--connect", "127.0.0.1", "--port", "1", "--wait", "1s", "--word", "sesame-sesame"), "nobody answers at 127.0.0.1:1"),
+        (
+            ("--connect", "127.0.0.1", "--port", "1", "--wait", "1s", "--word", "sesame-sesame"),
+            "nobody answers at 127.0.0.1:1",
+        ),
         (("--launches", "2"), "two launches do not tell"),
         (("--launches", "3", "--connect", "127.0.0.1"), "can be started anew"),
         (("--listen", "--bind", "127.0.0.1", "--port", "0"), "'0' is not a whole number"),

@@ -158,7 +158,7 @@ LONE = {
     "a proof first": framed({"do": "proof", "proof": "0" * 64}),
     "two at once": framed(HELLO) * 2,
 }
-ASKED = {
+ASKED: dict[str, list[dict[str, Any]]] = {
     "wrong word": [HELLO, {"do": "proof", "proof": "0" * 64}],
     "another version": [{**HELLO, "protocol": PROTOCOL + 1}],
     "another rank": [{**HELLO, "rank": 1}],
@@ -343,7 +343,7 @@ def test_a_launchers_ranks_meet_among_strangers() -> None:
     given = {"WORLD_SIZE": "2", "MASTER_ADDR": LOOPBACK}
     flags = ("--backend", "sockets", "--channels", "tcp", "--port", port, "--wait", "20s", *QUICK)
     first = start(*flags, RANK="0", **given)
-    crowd = []
+    crowd: list[socket.socket] = []
     until = time.monotonic() + 15.0
     while not crowd and time.monotonic() < until:
         with contextlib.suppress(OSError):

@@ -36,7 +36,7 @@ def listen(request: Request, told: Callable[[str], None]) -> str:
             told(f"nhalf: on the other host: NHALF_WORD={word} nhalf measure --connect {_named(host, port)}")
         guest = door.next(request.wait_s)
         if guest is None:
-            others = f"; {door.sent_away} connections did not prove to know the word" if door.sent_away else ""
+            others = f"; {door.sent_away} who came did not prove to know the word" if door.sent_away else ""
             raise RankLostError(0, f"nobody connected within {request.wait_s:.0f} s{others}",
                                 do="nhalf measure --connect HOST on the other host")  # fmt: skip
         patience = Patience(order_s=request.deadline_s, session_s=request.budget_s)

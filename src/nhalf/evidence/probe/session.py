@@ -36,7 +36,7 @@ class Calls:
 
     def failed(self, record: Record, error: BaseException) -> None:
         """Save a record that an error ends, before the error goes on."""
-        record.lost = str(error) or type(error).__name__
+        record.lost, record.complete = str(error) or type(error).__name__, False
         self.rescue(record, error)
 
 
