@@ -255,6 +255,7 @@ def test_half_open_connections_hold_up_no_rank() -> None:
     started = time.monotonic()
     joined([beside(lambda rank=rank: both[rank].open(orders[rank])) for rank in (0, 1)])  # type: ignore[misc]
     assert time.monotonic() - started < DEADLINE_S
+    assert len(idle) == 100
     for each in both:
         each.close()
 
