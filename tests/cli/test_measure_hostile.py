@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.ports import free_port
 
 from nhalf.evidence.probe.door import Door
 from nhalf.evidence.probe.handshake import enter, key_of, nonce
@@ -38,12 +39,26 @@ SLACK_S = 6.0
 """What starting Python, and a busy machine, may add to a deadline."""
 
 
+STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_process_is_left_running() -> Iterator[None]:
+    yield
+    for each in STARTED:
+        if each.poll() is None:
+            each.kill()
+            each.communicate()
+
+
 def start(*arguments: str, **given: str) -> subprocess.Popen[str]:
     kept = {name: text for name, text in os.environ.items() if not name.startswith(LAUNCHERS)}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "nhalf", "measure", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, env={**kept, "PYTHONPATH": str(SOURCE), "NO_COLOR": "1", "NHALF_WORD": WORD, **given},
     )  # fmt: skip
+    STARTED.append(process)
+    return process
 
 
 def ended(process: subprocess.Popen[str], limit_s: float = LIMIT_S) -> tuple[int, str, str]:
@@ -57,11 +72,6 @@ def ended(process: subprocess.Popen[str], limit_s: float = LIMIT_S) -> tuple[int
     assert "Traceback" not in err, err
     assert "internal error" not in err, err
     return process.returncode, out, err
-
-
-def free_port() -> int:
-    with socket.create_server((LOOPBACK, 0)) as server:
-        return int(server.getsockname()[1])
 
 
 pytestmark = pytest.mark.usefixtures("no_end_is_left_open")
@@ -89,10 +99,6 @@ class Host:
         wire.speech = REPLIES
         assert isinstance(wire.receive(10.0), Facts)
         return wire
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.communicate()
 
 
 def framed(what: object) -> bytes:
@@ -287,12 +293,10 @@ PROVED = {
 
 
 @pytest.fixture(scope="module")
-def hosts() -> Iterator[dict[str, Host]]:
+def hosts() -> dict[str, Host]:
     """Start all hosts at once: Python takes most of the time."""
     found = {name: Host("--wait", "25s", "--deadline", "1s", "--budget", "2s") for name in (*PROVED, "elsewhere")}
-    yield {name: host.ready() for name, host in found.items()}
-    for host in found.values():
-        host.end()
+    return {name: host.ready() for name, host in found.items()}
 
 
 @pytest.mark.parametrize("name", PROVED)
