@@ -143,6 +143,15 @@ def test_the_page_begins_with_the_verdict_and_ends_with_a_command() -> None:
     assert lines[0].startswith("point-to-point on 2 ranks, 1 node, tcp (isolated calls):")
     assert lines[-1].strip() == "nhalf measure --sizes 8B:64KiB:x4 --channels tcp -o run.json"
     assert "ping-pong: half of the time there and back" in out
+    assert "placement spread: ranks started here keep a core each" in out
+
+
+def test_ranks_that_the_system_moves_are_said_to_be_and_where_they_were_seen() -> None:
+    code, out, _ = run(*QUICK, "--channels", "tcp", "--placement", "free", "--json")
+    found = json.loads(out)["environment"]
+    assert (code, found["placement"]) == (0, "free")
+    if sys.platform == "linux":
+        assert re.match(r"(same processor|same core|same cache|across caches|across sockets)", found["ranks_apart"])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the bytes of each interface")

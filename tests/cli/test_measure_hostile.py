@@ -287,6 +287,19 @@ PROVED = {
     "silence": (says(b""), "nothing moved for 1 s (--deadline)"),
     "drips": (drips, "nothing moved for 1 s (--deadline)"),
     "deep JSON": (says(framed(b"[" * 900_000)), "no message of nhalf"),
+    "a channel that never comes": (
+        says(
+            framed({"do": "open", "channels": ["tcp"], "peers": [{"rank": 0}], "largest_bytes": 8, "deadline_s": 1e5})
+        ),
+        "nothing moved for 1 s (--deadline)",
+    ),
+    "orders by the thousand": (
+        says(
+            framed({"do": "open", "channels": ["tcp"], "peers": [{"rank": 0}], "largest_bytes": 8, "deadline_s": 1e5})
+            + framed({"do": "traffic"}) * 5000
+        ),
+        "orders came faster",
+    ),
     "orders without end": (keeps_asking, "the measurement did not end within 2 s (--budget)"),
     "gone": (lambda wire: wire.close(), "is gone"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nhalf.evidence.probe.conductor import RankLostError
 from nhalf.evidence.probe.door import Door
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from nhalf.evidence.probe.plan import Request
 
+_LOOPBACKS: Final = (LOOPBACK, "localhost", "::1")
+
 
 def listen(request: Request, told: Callable[[str], None]) -> str:
     """Wait for a guest, measure with it as rank 1, and return where it came from; `told` is given each line to print.
@@ -30,7 +32,7 @@ def listen(request: Request, told: Callable[[str], None]) -> str:
     word = request.word or new_word()
     door = Door([server], key_of(word), ranks=1, once=True)
     try:
-        only = ", this machine only (--listen ADDRESS is for others)" if host == LOOPBACK else ""
+        only = ", this machine only (--listen ADDRESS is for others)" if host in _LOOPBACKS else ""
         told(f"nhalf: listening on {host}:{port}{only}, for one guest, for {request.wait_s:.0f} s")
         if not request.word:
             told(f"nhalf: on the other host: NHALF_WORD={word} nhalf measure --connect {_named(host, port)}")

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _GONE: Final = "who conducts the measurement, rank 0 or nhalf measure itself, is gone"
 _GRACE_S: Final = 2.0
 _LOOK_S: Final = 0.25
+_MOST_ORDERS: Final = 16  # a conductor gives the next one after the answer
 _LOST: Final = 4
 """The exit code of a rank whose conductor is gone."""
 
@@ -128,12 +129,14 @@ class Player:
                 os._exit(_LOST)
 
     def _in_time(self) -> None:
-        """Raise _LateError when there was no move, or no end, for too long."""
+        """Raise _LateError when there was no move, or no end, for too long, or too many orders at once."""
         patience, now = self._patience, time.monotonic()
         if patience is None:
             return
         if now - self._begun > patience.session_s:
             raise _LateError(f"the measurement did not end within {patience.session_s:.0f} s (--budget)")
+        if self._inbox.qsize() > _MOST_ORDERS:
+            raise _LateError("orders came faster than they could be carried out")
         if now - self._moved > patience.order_s:
             raise _LateError(f"nothing moved for {patience.order_s:.0f} s (--deadline)")
 
