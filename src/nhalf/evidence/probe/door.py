@@ -38,7 +38,7 @@ class Guest:
     key: bytes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Standing:
     """A connection whose handshake is under way."""
 

@@ -176,7 +176,7 @@ class Done(Message, frozen=True, tag="done"):
 class Failed(Message, frozen=True, tag="failed"):
     """An order failed; `gone` says that it was because another rank is gone."""
 
-    why: Annotated[str, Meta(max_length=20_000)]
+    why: Line
     gone: bool = False
 
 

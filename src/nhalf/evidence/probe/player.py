@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _GONE: Final = "who conducts the measurement, rank 0 or nhalf measure itself, is gone"
 _GRACE_S: Final = 2.0
 _LOOK_S: Final = 0.25
+_LONGEST: Final = 2000  # characters of what a library says
 _MOST_ORDERS: Final = 16  # a conductor gives the next one after the answer
 _LOST: Final = 4
 """The exit code of a rank whose conductor is gone."""
@@ -144,7 +145,7 @@ class Player:
         try:
             return Done(result=self._done(order))
         except (NhalfError, PeerGoneError, OSError, ValueError, RuntimeError, MemoryError, LookupError) as error:
-            return Failed(why=f"{error}" or type(error).__name__, gone=isinstance(error, PeerGoneError))
+            return Failed(why=f"{error}"[:_LONGEST] or type(error).__name__, gone=isinstance(error, PeerGoneError))
 
     def _done(self, order: Message) -> Result:
         """Do what an order says."""
