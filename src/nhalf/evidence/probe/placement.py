@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from nhalf.evidence.probe.messages import Result
 
@@ -131,23 +131,22 @@ def _level(first: Mapping[str, list[int]], one: int, second: Mapping[str, list[i
 
 def described(how: str, ran: Mapping[int, Mapping[str, list[int]]], nodes: Mapping[int, int]) -> dict[str, str]:
     """Return where the ranks ran, for the environment: what was asked, how far apart ranks of a machine were, where."""
-    found = {"placement": how, "ranks_apart": "", "ranks_on": ""}
     pairs = [pair for pair in itertools.combinations(sorted(ran)[:_LOOKED_AT], 2) if nodes[pair[0]] == nodes[pair[1]]]
     told = [each for each in (apart(ran[one], ran[other]) for one, other in pairs) if each is not None]
-    if told:
-        least = {name: min(share for each, share in told if each == name) for name, _ in told}
-        found["ranks_apart"] = ", ".join(
-            f"{name} ({100 * share:.0f} % of visits)" if share < 1.0 else name
-            for name, share in sorted(least.items(), key=lambda item: _LEVELS.index(item[0]))
-        )
-    elif len(set(nodes.values())) > 1:
-        found["ranks_apart"] = "across hosts"
-    if len(ran) <= _SHOWN and all(ran[rank]["seen"] for rank in ran):
-        found["ranks_on"] = ", ".join(f"rank {rank} on {_listed(ran[rank]['seen'])}" for rank in sorted(ran))
+    least = {name: min(share for each, share in told if each == name) for name, _ in told}
+    levels = [
+        f"{name} ({100 * least[name]:.0f} % of visits)" if least[name] < 1.0 else name
+        for name in _LEVELS if name in least
+    ]  # fmt: skip
+    if len(set(nodes.values())) > 1:
+        levels.append("across hosts")
+    seen = len(ran) <= _SHOWN and all(ran[rank]["seen"] for rank in ran)
+    on = [f"rank {rank} on {_listed(ran[rank]['seen'])}" for rank in sorted(ran) if seen]
+    found = {"placement": how, "ranks_apart": ", ".join(levels), "ranks_on": ", ".join(on)}
     return {name: text for name, text in found.items() if text}
 
 
-def _listed(cpus: Sequence[int] | Iterable[int]) -> str:
+def _listed(cpus: Iterable[int]) -> str:
     """Return `processor 3`, or `processors 0-3, 7`."""
     ordered = sorted(cpus)
     groups = [
