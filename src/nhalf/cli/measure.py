@@ -72,8 +72,7 @@ def measure(file: str | None, **given: Any) -> None:  # noqa: ANN401  click's va
 
     Without flags: messages between two processes of this machine, over TCP, Unix sockets and shared memory.
     `--backend mpi -n 4` adds collectives by mpiexec; `torchrun ... -m nhalf measure` uses your own torch. Two hosts:
-    `nhalf measure --listen ADDRESS` on one, and on the other `nhalf measure --connect ADDRESS` with the word that the
-    first one prints.
+    `nhalf measure --listen ADDRESS` on one, `nhalf measure --connect ADDRESS` with the word it prints on the other.
     """
     from nhalf.evidence.probe import listening, session
     from nhalf.evidence.probe.progress import Progress, rescue
