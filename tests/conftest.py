@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # The same examples on every run, and no deadline: a slow machine is not a wrong answer. To look for new examples:
 # pytest --hypothesis-profile=explore
 settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture
+def no_end_is_left_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close the sockets that a test leaves open, as a process that died does."""
+    made: list[socket.socket] = []
+    begin = socket.socket.__init__
+
+    def noted(self: socket.socket, *arguments: Any, **named: Any) -> None:  # noqa: ANN401
+        begin(self, *arguments, **named)
+        made.append(self)
+
+    monkeypatch.setattr(socket.socket, "__init__", noted)
+    yield
+    for each in made:
+        each.close()

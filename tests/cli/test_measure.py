@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.ports import free_port
 
 from nhalf.evidence.fit import fit
 from nhalf.evidence.readers.nhalf_run import tables_of
@@ -26,7 +28,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 QUICK = ("--sizes", "8B:64KiB:x4", "--budget", "0.5s")
 LIMIT_S = 60.0
 WORKER = "nhalf.evidence.probe.worker"
-LAUNCHERS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "PMI_", "OMPI_", "SLURM_")
+LAUNCHERS = ("NHALF_WORD", "RANK", "WORLD_SIZE", "MASTER_ADDR", "PMI_", "OMPI_", "SLURM_")
 
 needs_mpi = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed: nhalf[mpi]")
 needs_processes = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc to find processes in")
@@ -115,11 +117,6 @@ def _state(pid: int) -> str:
     return "Z"
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 # ------------------------------------------------------------------------------------------------- the answer
 
 
@@ -146,6 +143,15 @@ def test_the_page_begins_with_the_verdict_and_ends_with_a_command() -> None:
     assert lines[0].startswith("point-to-point on 2 ranks, 1 node, tcp (isolated calls):")
     assert lines[-1].strip() == "nhalf measure --sizes 8B:64KiB:x4 --channels tcp -o run.json"
     assert "ping-pong: half of the time there and back" in out
+    assert "placement spread: ranks started here keep a core each" in out
+
+
+def test_ranks_that_the_system_moves_are_said_to_be_and_where_they_were_seen() -> None:
+    code, out, _ = run(*QUICK, "--channels", "tcp", "--placement", "free", "--json")
+    found = json.loads(out)["environment"]
+    assert (code, found["placement"]) == (0, "free")
+    if sys.platform == "linux":
+        assert re.match(r"(same processor|same core|same cache|across caches|across sockets)", found["ranks_apart"])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the bytes of each interface")
@@ -170,7 +176,10 @@ def test_every_pair_becomes_a_matrix() -> None:
         (("--backend", "smoke"), "'smoke' is not a backend"),
         (("-o", "nowhere/run.json"), "there is no such folder"),
         (("--sizes", "8"), "8"),
-        (("--connect", "127.0.0.1", "--port", "1", "--wait", "1s"), "nobody answers at 127.0.0.1:1"),
+        (
+            ("--connect", "127.0.0.1", "--port", "1", "--wait", "1s", "--word", "sesame-sesame"),
+            "nobody answers at 127.0.0.1:1",
+        ),
         (("--launches", "2"), "two launches do not tell"),
         (("--launches", "3", "--connect", "127.0.0.1"), "can be started anew"),
         (("--listen", "--bind", "127.0.0.1", "--port", "0"), "'0' is not a whole number"),
@@ -245,28 +254,36 @@ def test_ranks_end_when_nhalf_is_killed(tmp_path: Path) -> None:
 
 def test_two_hosts_measure_the_network_between_them() -> None:
     port = str(free_port())
-    other = start("--listen", "--bind", "127.0.0.1", "--port", port, "--wait", "30s", "--word", "sesame")
-    eventually(lambda: _is_open(int(port)))
-    refused = run("--connect", "127.0.0.1", "--port", port, *QUICK)
+    other = start("--listen", f"127.0.0.1:{port}", "--wait", "30s")
+    assert other.stderr is not None
+    assert f"listening on 127.0.0.1:{port}, this machine only" in other.stderr.readline()
+    told = re.search(r"NHALF_WORD=(\S+) nhalf measure --connect (\S+)", other.stderr.readline())
+    assert told is not None
+    assert told[2] == f"127.0.0.1:{port}"
+    refused = run("--connect", told[2], *QUICK, given={"NHALF_WORD": "sesame-sesame"})
     assert refused[0] == 2
-    assert "sent this host away" in refused[2]
-    code, out, _ = run("--connect", "127.0.0.1", "--port", port, "--word", "sesame", *QUICK, "--json")
-    assert code == 0
-    (found,) = json.loads(out)["fits"]
+    assert "the word is not the one that it printed" in refused[2]
+    code, out, err = run("--connect", told[2], *QUICK, "--json", given={"NHALF_WORD": told[1]})
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    (found,) = document["fits"]
     assert (found["label"], found["ranks"]) == ("tcp", 2)
-    assert ended(other)[0] == 0
-
-
-def _is_open(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=0.2):
-        return True
-    return False
+    assert document["environment"]["placement"] == "spread"
+    assert ended(other)[:2] == (0, "Measured with 127.0.0.1; the answer is there.\n")
 
 
 def test_a_host_that_nobody_asks_stops_waiting() -> None:
-    code, _, err = run("--listen", "--bind", "127.0.0.1", "--port", str(free_port()), "--wait", "0.5s")
+    code, _, err = run("--listen", "--port", str(free_port()), "--wait", "0.5s")
     assert code == 4
     assert "nobody connected within" in err
+
+
+def test_ranks_of_several_hosts_that_share_no_word_do_not_meet() -> None:
+    given = {"WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.1", "RANK": "0"}
+    code, _, err = run("--backend", "sockets", "--channels", "tcp", *QUICK, given=given)
+    assert code == 2
+    assert "ranks of several hosts need a word" in err
+    assert "NHALF_WORD" in err
 
 
 def test_ranks_of_a_launcher_meet_by_their_variables(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ _AHEAD: Final = (sys.executable, str(Path(__file__).with_name("ahead.py")))
 _FIRST, _OFTEN = (*_AHEAD, "first"), (*_AHEAD, "often")
 _LAUNCHERS: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "PMI_", "OMPI_", "SLURM_")
 _LIMIT_S: Final = 30.0
+_WORD: Final = {"NHALF_WORD": "sesame-sesame"}
 BY_NETWORK: Final = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
 """Keeps UCX, which MPICH calls between hosts, from the memory that the hosts of a bed share in truth."""
 NO_LOCAL: Final = {"MPIR_CVAR_NOLOCAL": "1", **BY_NETWORK}
@@ -35,10 +36,10 @@ class FailedError(Exception):
 
 def by_sockets(bed: Bed, *flags: str) -> dict[str, Any]:
     """Return the answer of the first two hosts, one of which listens."""
-    listen = ("--listen", "--bind", bed.addresses[1], "--wait", "30s")
-    other = _start([*_FIRST, *bed.inside(1, *_NHALF, *listen)])
+    other = _start([*_FIRST, *bed.inside(1, *_NHALF, "--listen", bed.addresses[1], "--wait", "30s")], **_WORD)
     try:
-        return _answer(_start([*_FIRST, *bed.inside(0, *_NHALF, "--connect", bed.addresses[1], *flags, "--json")]))
+        connect = bed.inside(0, *_NHALF, "--connect", bed.addresses[1], *flags, "--json")
+        return _answer(_start([*_FIRST, *connect], **_WORD))
     finally:
         _end([other])
 
@@ -48,7 +49,7 @@ def by_launcher(bed: Bed, each: int, *flags: str) -> dict[str, Any]:
     started = []
     try:
         for rank in range(each * bed.hosts):
-            given = {"RANK": str(rank), "WORLD_SIZE": str(each * bed.hosts), "MASTER_ADDR": bed.addresses[0]}
+            given = {"RANK": str(rank), "WORLD_SIZE": str(each * bed.hosts), "MASTER_ADDR": bed.addresses[0], **_WORD}
             command = bed.inside(rank // each, *_NHALF, "--backend", "sockets", "--channels", "tcp", *flags, "--json")
             started.append(_start([*_FIRST, *command], **given))
         return _answer(started[0])

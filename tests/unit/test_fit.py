@@ -438,7 +438,7 @@ def test_a_sweep_without_small_sizes_is_told_which_to_add() -> None:
     ("tool", "op", "expected"),
     [
         ("NetPIPE", Op.SEND_RECV,
-         "nhalf measure --connect OTHER_HOST  # after nhalf measure --listen there"),
+         "nhalf measure --connect OTHER_HOST  # after nhalf measure --listen HOST there"),
         ("Gloo benchmark", Op.ALL_REDUCE,
          "torchrun --nproc-per-node 4 -m nhalf measure --backend gloo --ops all-reduce --sizes 8B:1GiB"),
         ("IMB", Op.ALL_REDUCE, "mpirun -np 4 IMB-MPI1 Allreduce -npmin 4 -msglog 3:30"),

@@ -347,7 +347,7 @@ def test_the_next_command_uses_the_links_that_were_written(log: str, tmp_path: P
 def test_after_a_log_of_sockets_nobody_is_sent_to_nccl_tests() -> None:
     log = Path(__file__).parents[1] / "logs" / "iperf3" / "iperf3.json"
     told = " ".join(run(str(log)).stdout.split())
-    assert told.endswith("such as: nhalf measure --connect OTHER_HOST # after nhalf measure --listen there")
+    assert told.endswith("such as: nhalf measure --connect OTHER_HOST # after nhalf measure --listen HOST there")
 
 
 def test_wrong_results_stand_in_the_first_line_and_no_link_is_taken_from_them() -> None:

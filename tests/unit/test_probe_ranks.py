@@ -10,7 +10,7 @@ from nhalf.collective import Op
 from nhalf.errors import InputError
 from nhalf.evidence.probe.asked import Asked, requested
 from nhalf.evidence.probe.plan import cells, example_pairs, whole
-from nhalf.evidence.probe.ranks import place
+from nhalf.evidence.probe.ranks import command, place
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1"}
 OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
@@ -62,8 +62,8 @@ def test_launchers_that_contradict_themselves(environment: dict[str, str], messa
     [
         ({"backend": "socket"}, "'socket' is not a backend.*Did you mean 'sockets'"),
         ({"backend": "gloo"}, "gloo needs ranks that torchrun started.*torchrun --nproc-per-node 2"),
-        ({"backend": "mpi", "listen": True}, "two hosts meet over sockets, not mpi"),
-        ({"listen": True, "connect": "there"}, "one host listens, the other connects"),
+        ({"backend": "mpi", "listen": ""}, "two hosts meet over sockets, not mpi"),
+        ({"listen": "", "connect": "there"}, "one host listens, the other connects"),
         ({"bind": "127.0.0.1"}, "only a host that listens, or rank 0"),
         ({"ranks": "1"}, "1 rank cannot measure"),
         ({"ranks": "0"}, "'0' is not a whole number"),
@@ -85,6 +85,14 @@ def test_launchers_that_contradict_themselves(environment: dict[str, str], messa
         ({"deadline": "5GB"}, "is a size, not a time"),
         ({"target": "0%"}, "0% is no precision"),
         ({"port": "70000"}, "70000 is no port"),
+        ({"connect": "there:70000", "word": "sesame-sesame"}, "--connect there:70000: 70000 is no port"),
+        ({"connect": "there:7", "port": "8", "word": "sesame-sesame"}, "the port is given twice"),
+        ({"listen": "10.0.0.1", "bind": "10.0.0.2"}, "the address is given twice"),
+        ({"connect": "there"}, "printed a word, and this one does not know it.*NHALF_WORD=... nhalf measure"),
+        ({"connect": "there", "word": "sesame"}, "--word: a word of 6 characters is too short"),
+        ({"word": "sesame-sesame"}, "ranks that nhalf starts here need no word"),
+        ({"placement": "far"}, "'far' is no placement.*spread, near, free"),
+        ({"placement": "near", "listen": ""}, "your shell says on which processors"),
         ({"seed": "x"}, "'x' is not a whole number"),
         ({"sizes_bytes": (8.0, 1e12)}, "a message of 1 TB cannot be measured"),
         ({"sizes_bytes": (0.25,)}, "a message of 0 B cannot be measured"),
@@ -116,6 +124,43 @@ def test_the_backend_follows_the_launcher() -> None:
     assert here is not None
     assert request.size == 4
     assert len(cells(request, dict.fromkeys(range(4), 0))) == len(request.channels) * 6 * 6
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        ({"listen": ""}, ("", 0)),
+        ({"listen": "10.0.0.1:99"}, ("10.0.0.1", 99)),
+        ({"listen": "", "bind": "10.0.0.1", "port": "99"}, ("10.0.0.1", 99)),
+        ({"listen": "[::1]:99"}, ("::1", 99)),
+    ],
+)
+def test_a_host_listens_where_it_is_told_to(flags: dict[str, Any], found: tuple[str, int]) -> None:
+    _, request = requested(Asked(**flags), {})
+    assert (request.bind, request.port, request.host, request.word) == (*found, "", "")
+
+
+def test_the_word_may_stand_in_the_environment_and_only_there_where_it_is_of_use() -> None:
+    given = {"NHALF_WORD": "sesame-sesame"}
+    assert requested(Asked(connect="there:7"), given)[1].word == "sesame-sesame"
+    assert requested(Asked(connect="there", word="sesame-opens"), given)[1].word == "sesame-opens"
+    assert requested(Asked(), given)[1].word == ""
+
+
+def test_placement_is_said_by_who_places() -> None:
+    assert requested(Asked(), {})[1].placement == "spread"
+    assert requested(Asked(placement="near"), {})[1].placement == "near"
+    assert requested(Asked(listen=""), {})[1].placement == "free"
+    assert requested(Asked(backend="sockets", pairs="all"), MPICH)[1].placement == "launcher"
+    with pytest.raises(InputError, match="MPICH says on which processors"):
+        requested(Asked(backend="sockets", pairs="all", placement="free"), MPICH)
+
+
+def test_the_command_is_proposed_again_without_its_word_and_file() -> None:
+    typed = ["--connect", "there", "--word", "sesame-sesame", "-o", "x.json", "--budget=3s", "--json", "--seed", "2"]
+    assert command(typed, {}) == "nhalf measure --connect there --seed 2"
+    started = {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    assert command(["--word=x"], started) == "torchrun --nproc-per-node 2 -m nhalf measure"
 
 
 # ------------------------------------------------------------------------------------------------- cells

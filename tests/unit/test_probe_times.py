@@ -14,6 +14,7 @@ from nhalf.errors import InputError
 from nhalf.evidence.fit import fit
 from nhalf.evidence.probe import clocks, environment, traffic
 from nhalf.evidence.probe.cell import FUSE, Cell
+from nhalf.evidence.probe.messages import Prepare
 from nhalf.evidence.probe.record import Doubt, Entry, Record
 from nhalf.evidence.probe.schedule import Schedule, Terms, after_barriers, by_clock
 from nhalf.evidence.probe.statistics import half_width, interval, median
@@ -91,17 +92,17 @@ class Machine:
         slow = 1e6 if cell.size_bytes >= self.slow_from else 1.0
         return slow * (ALPHA_NS + cell.size_bytes / BETA) * math.exp(self.noise * self.random.standard_normal())
 
-    def ask(self, messages: Mapping[int, Mapping[str, Any]], deadline_s: float) -> dict[int, Any]:
+    def ask(self, messages: Mapping[int, Any], deadline_s: float) -> dict[int, Any]:
         del deadline_s
         (message,) = {id(each): each for each in messages.values()}.values()
-        if message["do"] == "prepare":
-            self.cells[message["id"]] = Cell.of(message["cell"])
-            about = self.time_ns(self.cells[message["id"]])
+        if isinstance(message, Prepare):
+            self.cells[message.id] = message.cell
+            about = self.time_ns(message.cell)
             self.now += 7e-9 * about
             return {rank: {"right": True, "about_ns": about if rank == 0 else 0.0} for rank in messages}
-        cell = self.cells[message["id"]]
-        self.visits.append(message["id"])
-        times = [self.time_ns(cell) for _ in range(message["repetitions"])]
+        cell = self.cells[message.id]
+        self.visits.append(message.id)
+        times = [self.time_ns(cell) for _ in range(message.repetitions)]
         self.now += 2e-9 * sum(times)
         return {rank: {"times": times} if rank == 0 else {} for rank in messages}
 
@@ -150,14 +151,14 @@ def test_what_is_too_slow_for_the_budget_is_left_out_and_listed(monkeypatch: pyt
 class Busy(Machine):
     """Ranks that keep no appointment, but leave a barrier together."""
 
-    def ask(self, messages: Mapping[int, Mapping[str, Any]], deadline_s: float) -> dict[int, Any]:
+    def ask(self, messages: Mapping[int, Any], deadline_s: float) -> dict[int, Any]:
         message = messages[0]
-        if message["do"] == "prepare":
+        if isinstance(message, Prepare):
             return super().ask(messages, deadline_s)
         self.now += 0.01
-        count = message["repetitions"]
-        start, window = message.get("start_ns", 0), message.get("window_ns", 100_000)
-        starts = [start + (index + 1) * window + ("start_ns" in message) * 40_000 for index in range(count)]
+        start, window = (message.start_ns, message.window_ns) if message.start_ns is not None else (0, 100_000)
+        late = (message.start_ns is not None) * 40_000
+        starts = [start + (index + 1) * window + late for index in range(message.repetitions)]
         return {rank: {"starts": starts, "ends": [each + 10_000 for each in starts]} for rank in messages}
 
 

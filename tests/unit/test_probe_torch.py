@@ -15,6 +15,7 @@ from nhalf.collective import Mode, Op
 from nhalf.errors import InputError
 from nhalf.evidence.probe.asked import Asked, requested
 from nhalf.evidence.probe.cell import Cell
+from nhalf.evidence.probe.messages import Visit
 from nhalf.evidence.probe.plan import COLLECTIVES, cells
 from nhalf.evidence.probe.ranks import Place
 from nhalf.evidence.probe.timing import GRAPH_CALLS, Task
@@ -143,7 +144,7 @@ def test_each_collective_is_right_and_waited_for(monkeypatch: pytest.MonkeyPatch
     task = Task(Cell(channel=backend, op=op, size_bytes=0 if op is Op.BARRIER else 64, ranks=(0,)), ranks, 0)
     assert task.prepare()["right"] is True
     fake.log.clear()
-    found = task.visit({"repetitions": 3})
+    found: Any = task.visit(Visit(id=0, repetitions=3))
     assert len(found["starts"]) == len(found["ends"]) == 3
     calls = [*fake.log, "barrier"]
     after = [calls[place + 1] for place, what in enumerate(calls[:-1]) if what == str(op).replace("-", "_")]
@@ -161,7 +162,7 @@ def test_a_graph_is_warmed_up_captured_once_and_replayed(monkeypatch: pytest.Mon
     assert fake.log.count("capture") == 1
     assert fake.log[: fake.log.index("capture")].count("all_reduce") >= 2  # before, on a stream of its own
     fake.log.clear()
-    task.visit({"repetitions": 2})
+    task.visit(Visit(id=0, repetitions=2))
     assert [what for what in fake.log if what in ("replay", "all_reduce")] == ["replay"] * 3
     assert fake.log[fake.log.index("replay") + 1] == "synchronize"
 
@@ -171,7 +172,7 @@ def test_the_start_and_the_wait_are_timed_apart(monkeypatch: pytest.MonkeyPatch)
     task = Task(Cell(channel="nccl", op=Op.BROADCAST, size_bytes=64, ranks=(0,), how="split"), ranks, 0)
     task.prepare()
     fake.log.clear()
-    found = task.visit({"repetitions": 2})
+    found: Any = task.visit(Visit(id=0, repetitions=2))
     assert (len(found["enqueue"]), len(found["wait"])) == (2, 2)
     assert fake.log[2:5] == ["broadcast", "wait", "synchronize"]
 
@@ -180,7 +181,7 @@ def test_computing_goes_on_while_the_collective_does(monkeypatch: pytest.MonkeyP
     fake, ranks = group(monkeypatch)
     task = Task(Cell(channel="nccl", op=Op.ALL_REDUCE, size_bytes=64, ranks=(0,), how="overlap"), ranks, 0)
     fake.log.clear()
-    found = task.visit({"repetitions": 1, "works": 3})
+    found: Any = task.visit(Visit(id=0, repetitions=1, works=3))
     assert set(found) == {"alone", "work", "both", "works"}
     last = len(fake.log) - 1 - fake.log[::-1].index("all_reduce")
     assert fake.log[last:] == ["all_reduce", "matmul", "matmul", "matmul", "wait", "synchronize"]

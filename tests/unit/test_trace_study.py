@@ -152,6 +152,17 @@ def test_nobody_is_named_when_nobody_is_slow(tmp_path: Path) -> None:
     assert found.verdict.stragglers == ()
 
 
+def test_equal_ranks_wait_for_nobody_to_the_last_digit(tmp_path: Path) -> None:
+    def equal(run: Run) -> None:
+        first = run.documents[0]
+        for rank, document in run.documents.items():
+            run.documents[rank] = {**first, "distributedInfo": document["distributedInfo"]}
+
+    _, found = studied(tmp_path, Plan(ranks=8), equal)
+    assert [one.exposed_wait_s for one in (found.mean, *found.budgets)] == [0.0] * 9
+    assert min(one.idle_s for one in found.budgets) >= 0.0
+
+
 def test_two_ranks_that_are_late_together_are_both_named(tmp_path: Path) -> None:
     _, found = studied(tmp_path, Plan(slow={1: 6.0, 2: 6.0}))
     assert [(one.rank, one.together_with) for one in found.verdict.stragglers] == [(1, (2,)), (2, (1,))]

@@ -68,7 +68,7 @@ def _by_nhalf(tool: str, op: Op, smallest: float, largest: float, ranks: int) ->
     if tool in _OF_SOCKETS:
         # The sizes that are taken without the flag reach the ceiling of a socket.
         told = f" {sizes}" if largest < LARGEST else ""
-        return f"nhalf measure --connect OTHER_HOST{told}  # after nhalf measure --listen there"
+        return f"nhalf measure --connect OTHER_HOST{told}  # after nhalf measure --listen HOST there"
     if tool.startswith("gloo"):
         return f"torchrun --nproc-per-node {ranks} -m nhalf measure --backend gloo --ops {op} {sizes}"
     return f"nhalf measure {sizes}" if tool.startswith("nhalf") else ""

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 _SHOWN = 4  # curves in full
 _ROWS = 6  # of how it was measured
 _FIRST = ("oversubscribed", "busy")  # doubts that change every number
+_PLACED = {
+    "spread": "ranks started here keep a core each",
+    "near": "ranks started here keep the nearest processors",
+    "free": "the system moves the ranks",
+    "launcher": "the launcher says where ranks run",
+}
 _STARTS = {
     "ping-pong": "ping-pong: half of the time there and back",
     "burst": "burst: many messages and one answer, shared by the messages",
@@ -123,6 +129,10 @@ def _how(run: Mapping[str, Any], canvas: Canvas) -> None:
     for each in run["transports"]:
         where = " ".join(filter(None, (each["channel"], each["between"])))
         canvas.paragraph(f"  {where}: {each['text']}", indent="    ")
+    if placed := run["environment"].get("placement"):
+        apart, where = (run["environment"].get(name, "") for name in ("ranks_apart", "ranks_on"))
+        text = f"placement {placed}: {_PLACED[placed]}{'; ' * bool(where)}{where}{': ' * bool(apart)}{apart}"
+        canvas.paragraph(f"  {text}", indent="    ")
     launches = run["launches"]
     if launches["typical_difference"] is not None:
         apart = [f"{100 * launches[name]:.2g} %" for name in ("typical_difference", "largest_difference")]

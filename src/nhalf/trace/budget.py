@@ -16,6 +16,7 @@ GAP_S = {"gpu": 20e-6, "cpu": 200e-6}
 """How much of an idle time beside a call counts as the call's launch gap [s]: a launch takes 5 to 10 us on a GPU, a
 hand-over between threads up to 200 us; what is longer has another cause."""
 _TOUCHES_S = 1e-9
+_ROUNDING = 1e-12  # of a sum of times of a step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +90,16 @@ def of_rank(trace: RankTrace, wait_s: Floats, window_s: tuple[Floats, Floats]) -
         compute_s=busy_s - overlapped,
         overlapped_s=overlapped,
         exposed_transfer_s=transfer,
-        exposed_wait_s=comm_s - overlapped - transfer,
+        exposed_wait_s=_rest(comm_s, overlapped, transfer),
         gap_s=gap,
-        idle_s=b - a - any_s - gap,
+        idle_s=_rest(b - a, any_s, gap),
     )
+
+
+def _rest(whole_s: Floats, *parts_s: Floats) -> Floats:
+    """Return what parts [s] leave of a whole: nothing, where it is no more than rounding."""
+    rest = whole_s - sum(parts_s)
+    return np.where(rest > _ROUNDING * whole_s, rest, 0.0)
 
 
 def _union(left: Floats, right: Floats) -> Floats:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from nhalf import units
 from nhalf.collective import Op
 from nhalf.errors import InputError, did_you_mean
-from nhalf.evidence.probe import sockets
+from nhalf.evidence.probe import meeting, sockets
 from nhalf.evidence.probe.plan import BACKENDS, COLLECTIVES, SOCKETS, Request, whole
 from nhalf.evidence.probe.ranks import place
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nhalf.evidence.probe.cell import How
+    from nhalf.evidence.probe.messages import Channel
     from nhalf.evidence.probe.ranks import Place
 
 _TIMINGS: Final[dict[str, How]] = {"isolated": "isolated", "back-to-back": "back_to_back", "graph": "graph"}
 _SYNCS: Final = ("auto", "window", "barrier")
 _BUDGET_S, _BUDGET_COLLECTIVES_S = 12.0, 30.0
+_SESSION_S: Final = 3600.0  # of a host that listens, whose guest says how long it measures
 _LARGEST: Final = 2**32  # [bytes]
 _MOST_RANKS: Final = 1024
 _TWO: Final = 2
-_PORTS: Final = 65_535
 _FIRST_POWER, _LAST_POWER = 3, 23
 """The default sizes: 8 B to 8 MiB, each twice the one before, or four times where collectives are measured as well."""
 _TORCH: Final = ("gloo", "nccl")
@@ -33,7 +34,7 @@ _TORCH: Final = ("gloo", "nccl")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The flags of `nhalf measure` as they were typed.
+    """The flags of `nhalf measure` as they were typed; `listen` and `connect` are HOST or HOST:PORT.
 
     `sizes_bytes` [bytes] is what --sizes means, empty where it was not given.
     """
@@ -49,7 +50,7 @@ class Asked:
     overlap: bool = False
     fuse: str | None = None
     fuse_size: str = "16KiB"
-    listen: bool = False
+    listen: str | None = None
     connect: str | None = None
     bind: str | None = None
     port: str | None = None
@@ -59,9 +60,15 @@ class Asked:
     deadline: str = "30s"
     wait: str = "60s"
     sync: str = "auto"
+    placement: str | None = None
     seed: str = "1"
     launches: str = "1"
     file: str = ""
+
+    @property
+    def apart(self) -> bool:
+        """Return whether this host measures with another."""
+        return self.listen is not None or bool(self.connect)
 
 
 def requested(asked: Asked, environment: Mapping[str, str]) -> tuple[Place | None, Request]:
@@ -69,7 +76,7 @@ def requested(asked: Asked, environment: Mapping[str, str]) -> tuple[Place | Non
 
     Raises InputError when a flag is wrong, or two of them contradict each other.
     """
-    here = None if asked.listen or asked.connect else place(environment)
+    here = None if asked.apart else place(environment)
     backend = _backend(asked, here)
     size = _size(asked, here, backend)
     ops = _ops(asked, backend)
@@ -79,6 +86,9 @@ def requested(asked: Asked, environment: Mapping[str, str]) -> tuple[Place | Non
     if asked.sync not in _SYNCS:
         raise InputError(f"{asked.sync!r} is no way to begin", where="--sync", allowed=", ".join(_SYNCS))
     default = _BUDGET_COLLECTIVES_S if groups and not asked.pairs else _BUDGET_S
+    if asked.listen is not None:
+        default = _SESSION_S
+    host, port = meeting.place(asked)
     return here, Request(
         backend=backend,
         size=size,
@@ -98,10 +108,11 @@ def requested(asked: Asked, environment: Mapping[str, str]) -> tuple[Place | Non
         overlap=asked.overlap,
         fuse=units.parse_int_list(asked.fuse, where="--fuse") if asked.fuse else (),
         fuse_bytes=int(units.parse(asked.fuse_size, "size", where="--fuse-size")),
-        host=asked.connect or "",
-        bind=asked.bind or "",
-        port=_port(asked.port),
-        word=asked.word,
+        host=host if asked.connect else "",
+        bind="" if asked.connect else host,
+        port=port,
+        word=meeting.word(asked, here, environment),
+        placement=meeting.placement(asked, here, backend),
         command=asked.command,
         file=asked.file,
     )
@@ -116,7 +127,7 @@ def _backend(asked: Asked, here: Place | None) -> str:
     if name not in BACKENDS:
         raise InputError(f"{asked.backend!r} is not a backend", where="--backend", allowed=", ".join(BACKENDS),
                          do=did_you_mean(name, BACKENDS))  # fmt: skip
-    if name != SOCKETS and (asked.listen or asked.connect):
+    if name != SOCKETS and asked.apart:
         raise InputError(f"two hosts meet over sockets, not {name}", where="--backend", allowed=SOCKETS,
                          do="start the ranks with your launcher instead: torchrun, mpiexec, srun")  # fmt: skip
     if name in _TORCH:
@@ -195,9 +206,9 @@ def _hows(asked: Asked, backend: str, *, groups: bool) -> tuple[How, ...]:
 
 def _consistent(asked: Asked, here: Place | None, backend: str, ops: tuple[Op, ...]) -> None:
     """Refuse flags that contradict each other."""
-    if asked.listen and asked.connect:
+    if asked.listen is not None and asked.connect:
         raise InputError("one host listens, the other connects", where="--listen", allowed="one of the two")
-    if asked.bind and not asked.listen and here is None:
+    if asked.bind and asked.listen is None and here is None:
         raise InputError("only a host that listens, or rank 0 of a launcher, binds", where="--bind",
                          do="add --listen, or leave --bind out")  # fmt: skip
     if asked.pairs is not None and asked.pairs.strip().casefold() != "all":
@@ -213,19 +224,21 @@ def _consistent(asked: Asked, here: Place | None, backend: str, ops: tuple[Op, .
         raise InputError(f"channels are those of sockets, not of {backend}", where="--channels", do="leave it out")
 
 
-def _channels(asked: Asked) -> tuple[str, ...]:
+def _channels(asked: Asked) -> tuple[Channel, ...]:
     known = sockets.channels()
-    if asked.connect or asked.listen:
+    if asked.apart:
         known = (sockets.TCP,)
     if asked.channels is None:
         return known
-    found = tuple(dict.fromkeys(text.strip().casefold() for text in asked.channels.split(",")))
-    for name in found:
-        if name not in known:
+    found = []
+    for name in dict.fromkeys(text.strip().casefold() for text in asked.channels.split(",")):
+        if name in known:
+            found.append(next(each for each in known if each == name))
+        else:
             two = "two hosts share a network only" if asked.connect and name in sockets.LOCAL else ""
             raise InputError(two or f"{name!r} is no channel", where="--channels", allowed=", ".join(known),
                              do=did_you_mean(name, known))  # fmt: skip
-    return found
+    return tuple(found)
 
 
 def _sizes(asked: Asked, ops: tuple[Op, ...], ranks: int) -> tuple[int, ...]:
@@ -247,7 +260,7 @@ def _launches(asked: Asked, here: Place | None) -> int:
     if found == _TWO:
         raise InputError("two launches do not tell how launches differ", where="--launches", allowed="1, or 3 and more",
                          do="--launches 5")  # fmt: skip
-    if found > 1 and (here is not None or asked.listen or asked.connect):
+    if found > 1 and (here is not None or asked.apart):
         raise InputError("only ranks that nhalf itself starts can be started anew", where="--launches", allowed="1",
                          do="run the command several times, each with its own -o, then nhalf fit them")  # fmt: skip
     return found
@@ -264,13 +277,4 @@ def _share(text: str) -> float:
     found = units.parse(text, "ratio", where="--target")
     if not 0 < found < 1:
         raise InputError(f"{text} is no precision", where="--target", allowed="above 0 and below 100%, such as 2%")
-    return found
-
-
-def _port(text: str | None) -> int:
-    if text is None:
-        return 0
-    found = units.parse_count(text, where="--port")
-    if found > _PORTS:
-        raise InputError(f"{found} is no port", where="--port", allowed=f"1 to {_PORTS}")
     return found

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, get_args
 
 from nhalf.collective import Mode, Op
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 How: TypeAlias = Literal["isolated", "back_to_back", "graph", "split", "overlap"]
 HOWS: Final[tuple[str, ...]] = get_args(How)
@@ -44,22 +41,3 @@ class Cell:
     def is_pair(self) -> bool:
         """Return whether two ranks pass messages, rather than a group doing a collective."""
         return self.op is Op.SEND_RECV
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the cell as JSON takes it."""
-        return asdict(self)
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Cell:
-        """Return the cell that `to_dict` wrote."""
-        mode = given["mode"]
-        return cls(
-            channel=given["channel"],
-            op=Op(given["op"]),
-            size_bytes=int(given["size_bytes"]),
-            ranks=tuple(given["ranks"]),
-            how=given["how"],
-            mode=None if mode is None else Mode(mode),
-            count=int(given["count"]),
-            label=given["label"],
-        )

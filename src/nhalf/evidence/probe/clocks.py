@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nhalf.evidence.probe.backend import Messenger
+    from nhalf.evidence.probe.messages import Result
 
 SIZE: Final = 8
 """A reading of the clock [bytes]."""
@@ -23,7 +24,7 @@ _EXCHANGES: Final = 200
 _READING: Final = struct.Struct("!q")
 
 
-def compare(messenger: Messenger, *, leads: bool) -> dict[str, Any]:
+def compare(messenger: Messenger, *, leads: bool) -> Result:
     """Return how far the other rank's clock is ahead [ns], and the most that this may be wrong; only the leader knows.
 
     Both ranks call it; the one that does not lead answers with its clock.

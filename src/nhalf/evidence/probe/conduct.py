@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.evidence.probe import clocks, doubts, traffic
+from nhalf.evidence.probe import clocks, doubts, placement, traffic
+from nhalf.evidence.probe.messages import Clock, Open, Peer, Ran, Traffic
 from nhalf.evidence.probe.plan import SOCKETS, cells, example_pairs
 from nhalf.evidence.probe.record import Doubt
 from nhalf.evidence.probe.schedule import Schedule, Terms
@@ -52,6 +53,9 @@ def conduct(conductor: Conductor, request: Request, record: Record, progress: Pr
         numbers = schedule.prepare(planned)
         _transports(conductor, request, record, schedule)
         rounds = schedule.rounds(numbers)
+        record.placed = placement.described(
+            request.placement, conductor.ask_all(Ran(), request.deadline_s), record.nodes
+        )
     finally:
         record.seconds = schedule.spent_s
     record.doubts += doubts.left_out(schedule.left_out, request)
@@ -78,18 +82,18 @@ def _kept(record: Record, request: Request, progress: Progress) -> Progress:
 
 
 def _open(conductor: Conductor, request: Request, planned: Sequence[Cell]) -> None:
-    """Connect the pairs of ranks that any cell needs."""
-    pairs = sorted({tuple(sorted(cell.ranks)) for cell in planned} | {(0, rank) for rank in range(1, conductor.size)})
-    message = {
-        "do": "open",
-        "channels": list(request.channels),
-        "pairs": [list(pair) for pair in pairs],
-        "addresses": {str(rank): info["address"] for rank, info in conductor.info.items()},
-        "largest_bytes": max(_LARGEST_CONTROL, *(cell.size_bytes for cell in planned)),
-        "deadline_s": request.deadline_s,
-        "token": conductor.token,
+    """Connect the pairs of ranks that any cell needs: the lower rank of each to the higher."""
+    pairs = {tuple(sorted(cell.ranks)) for cell in planned} | {(0, rank) for rank in range(1, conductor.size)}
+    peers: dict[int, list[Peer]] = {rank: [] for rank in range(conductor.size)}
+    for low, high in sorted(pairs):
+        peers[low].append(Peer(rank=high, address=conductor.info[high]["address"]))
+        peers[high].append(Peer(rank=low))
+    largest = max(_LARGEST_CONTROL, *(cell.size_bytes for cell in planned))
+    orders = {
+        rank: Open(channels=request.channels, peers=tuple(found), largest_bytes=largest, deadline_s=request.deadline_s)
+        for rank, found in peers.items()
     }
-    conductor.ask_all(message, request.deadline_s + 1.0)
+    conductor.ask(orders, request.deadline_s + 1.0)
 
 
 def _clocks(conductor: Conductor, request: Request, record: Record) -> tuple[dict[int, int], int]:
@@ -99,9 +103,9 @@ def _clocks(conductor: Conductor, request: Request, record: Record) -> tuple[dic
         return {}, 0
     ahead, errors = {0: 0}, [0]
     for rank in range(1, conductor.size):
-        message = {"do": "clock", "channel": request.wires[0]}
+        channel = request.wires[0]
         answers = conductor.ask(
-            {0: {**message, "peer": rank, "leads": True}, rank: {**message, "peer": 0, "leads": False}},
+            {0: Clock(channel=channel, peer=rank, leads=True), rank: Clock(channel=channel, peer=0, leads=False)},
             request.deadline_s,
         )
         ahead[rank] = answers[0]["ahead_ns"]
@@ -127,7 +131,7 @@ def _transports(conductor: Conductor, request: Request, record: Record, schedule
 
 
 def _counters(conductor: Conductor, rank: int, request: Request) -> dict[str, int]:
-    found: dict[str, int] = conductor.ask({rank: {"do": "traffic"}}, request.deadline_s)[rank]
+    found: dict[str, int] = conductor.ask({rank: Traffic()}, request.deadline_s)[rank]
     return found
 
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import secrets
 import select
-import socket
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from nhalf.errors import InputError, NhalfError, WeakEvidenceError
-from nhalf.evidence.probe.wire import Wire, WireClosedError
+from nhalf.evidence.probe.door import Door
+from nhalf.evidence.probe.handshake import new_key
+from nhalf.evidence.probe.messages import REPLIES, Done, Facts, Failed, Ping, Pong, Stop
+from nhalf.evidence.probe.wire import NoMessageError, WireClosedError, listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from nhalf.evidence.probe.messages import Order
+    from nhalf.evidence.probe.wire import Wire
 
 _LOOK_S: Final = 0.2
 _END_S: Final = 1.0
 _PONG_S: Final = 3.0
 _HELLO_S: Final = 5.0
 _STOP_S: Final = 5.0
-TOKEN: Final = "NHALF_TOKEN"  # noqa: S105  the name of a variable
-"""The variable that hands the token of a measurement to the ranks that nhalf starts."""
+KEY: Final = "NHALF_KEY"
+"""The variable that hands the key of a measurement to the ranks that nhalf starts."""
 
 
 class RankLostError(WeakEvidenceError):
@@ -41,40 +47,37 @@ class StoppedError(NhalfError):
 class Conductor:
     """The centre of a star of wires, one to each rank."""
 
-    def __init__(self, size: int, *, host: str = "127.0.0.1", port: int = 0, token: str = "") -> None:
-        """Listen for `size` ranks. Raises InputError when the port is taken."""
+    def __init__(self, size: int, *, host: str = "127.0.0.1", port: int = 0, key: bytes = b"") -> None:
+        """Listen for `size` ranks that prove to know a key. Raises InputError when the port is taken."""
         self.size = size
-        self.token = token or secrets.token_hex(16)
+        self.key = key or new_key()
         self.info: dict[int, dict[str, Any]] = {}
         self.interrupted: Callable[[], bool] = lambda: False
         """Says whether to stop; looked at a few times a second."""
         self.health: Callable[[], tuple[int | None, str] | None] = lambda: None
         """Says which rank's process ended, and how, where nhalf started them."""
         self._wires: dict[int, Wire] = {}
-        try:
-            self._server = socket.create_server((host, port), backlog=128)
-        except OSError as error:
-            raise InputError(f"port {port} of {host} cannot be opened: {error.strerror or error}", where="--port",
-                             allowed="a free port", do="choose another: --port 29650") from error  # fmt: skip
-        self.host, self.port = host, int(self._server.getsockname()[1])
+        server = listening(host, port, where="--port")
+        self.host, self.port = host, int(server.getsockname()[1])
+        self._door = Door([server], self.key, ranks=size)
 
-    def add(self, wire: Wire, *, wait_s: float = _HELLO_S) -> int | None:
-        """Take the rank at the other end of a wire, and return its number; None for a stranger, who is sent away."""
-        try:
-            hello = wire.receive(wait_s)
-        except (TimeoutError, WireClosedError):
-            wire.close()
-            return None
-        rank = hello.get("rank")
-        if hello.get("token") != self.token or not isinstance(rank, int) or not 0 <= rank < self.size:
-            wire.close()
-            return None
+    def add(self, wire: Wire, rank: int) -> None:
+        """Take the rank at the other end of a wire, which proved who it is.
+
+        Raises RankLostError when it does not say what it runs on.
+        """
         if rank in self._wires:
             raise InputError(f"two processes say that they are rank {rank}", where="ranks",
                              do="start all ranks with one launcher")  # fmt: skip
         self._wires[rank] = wire
-        self.info[rank] = hello
-        return rank
+        wire.speech = REPLIES
+        try:
+            facts = wire.receive(_HELLO_S)
+        except (TimeoutError, WireClosedError) as error:
+            raise RankLostError(rank, "it came, and did not say what it runs on") from error
+        if not isinstance(facts, Facts):
+            raise RankLostError(rank, "it came, and did not say what it runs on")
+        self.info[rank] = {**msgspec.to_builtins(facts), "address": facts.address}
 
     def assemble(self, wait_s: float) -> None:
         """Return when every rank has come.
@@ -84,9 +87,9 @@ class Conductor:
         until = time.monotonic() + wait_s
         while len(self._wires) < self.size:
             self._checks()
-            if select.select([self._server], [], [], _LOOK_S)[0]:
-                connection, _ = self._server.accept()
-                self.add(Wire(connection))
+            guest = self._door.next(_LOOK_S)
+            if guest is not None:
+                self.add(guest.wire, guest.hello.rank)
             elif time.monotonic() > until:
                 missing = [rank for rank in range(self.size) if rank not in self._wires]
                 raise RankLostError(
@@ -95,36 +98,36 @@ class Conductor:
                     do=f"check that it can reach {self.host}:{self.port}, or give it longer: --wait 5min",
                 )
 
-    def ask(self, messages: Mapping[int, Mapping[str, Any]], deadline_s: float) -> dict[int, Any]:
-        """Send each rank its message, and return what each answers.
+    def ask(self, orders: Mapping[int, Order], deadline_s: float) -> dict[int, Any]:
+        """Send each rank its order, and return what each answers.
 
         Raises RankLostError when a rank is gone, fails, or does not answer within `deadline_s` [s].
         """
-        for rank, message in messages.items():
+        for rank, order in orders.items():
             try:
-                self._wires[rank].send(message)
+                self._wires[rank].send(order)
             except WireClosedError as error:
                 raise RankLostError(rank, "its process ended") from error
         answers: dict[int, Any] = {}
-        failures: dict[int, dict[str, Any]] = {}
+        failures: dict[int, Failed] = {}
         until = time.monotonic() + deadline_s
-        while len(answers) + len(failures) < len(messages):
-            waiting = [rank for rank in messages if rank not in answers and rank not in failures]
+        while len(answers) + len(failures) < len(orders):
+            waiting = [rank for rank in orders if rank not in answers and rank not in failures]
             self._collect(waiting, answers, failures)
             self._checks()
             if time.monotonic() > until:
                 raise self._late([rank for rank in waiting if rank not in answers], deadline_s)
             if failures and (cause := _cause(failures)) is not None:
-                raise self._failed(cause, failures[cause]["failed"])
+                raise self._failed(cause, failures[cause].why)
         if failures:
-            raise self._failed(min(failures), failures[min(failures)]["failed"])
+            raise self._failed(min(failures), failures[min(failures)].why)
         return answers
 
-    def ask_all(self, message: Mapping[str, Any], deadline_s: float) -> dict[int, Any]:
-        """Send every rank one message, and return what each answers."""
-        return self.ask(dict.fromkeys(range(self.size), message), deadline_s)
+    def ask_all(self, order: Order, deadline_s: float) -> dict[int, Any]:
+        """Send every rank one order, and return what each answers."""
+        return self.ask(dict.fromkeys(range(self.size), order), deadline_s)
 
-    def _collect(self, waiting: Iterable[int], answers: dict[int, Any], failures: dict[int, dict[str, Any]]) -> None:
+    def _collect(self, waiting: Iterable[int], answers: dict[int, Any], failures: dict[int, Failed]) -> None:
         """Read once what has come."""
         wires = {self._wires[rank]: rank for rank in waiting}
         # A rank that nobody waits for may die as well.
@@ -133,13 +136,15 @@ class Conductor:
             rank = wires.get(wire, others.get(wire, -1))
             try:
                 found = wire.pump()
+            except NoMessageError as error:
+                raise RankLostError(rank, str(error)) from error
             except WireClosedError as error:
                 raise RankLostError(rank, self._ended(rank)) from error
             for message in found:
-                if "failed" in message:
+                if isinstance(message, Failed):
                     failures[rank] = message
-                elif "done" in message:
-                    answers[rank] = message["done"]
+                elif isinstance(message, Done):
+                    answers[rank] = message.result
 
     def _failed(self, rank: int, why: str) -> RankLostError:
         """Return the error of a rank that failed, or of the one whose end, seen a moment later, made it fail."""
@@ -197,7 +202,7 @@ class Conductor:
         """
         for rank in ranks:
             try:
-                self._wires[rank].send({"do": "ping"})
+                self._wires[rank].send(Ping())
             except WireClosedError:
                 return RankLostError(rank, "its process ended")
         alive: set[int] = set()
@@ -206,7 +211,7 @@ class Conductor:
             for wire in select.select([self._wires[rank] for rank in ranks], [], [], _LOOK_S)[0]:
                 rank = next(rank for rank in ranks if self._wires[rank] is wire)
                 try:
-                    if any("pong" in message for message in wire.pump()):
+                    if any(isinstance(message, Pong) for message in wire.pump()):
                         alive.add(rank)
                 except WireClosedError:
                     return RankLostError(rank, "its process ended")
@@ -224,7 +229,7 @@ class Conductor:
         """Tell every rank to end, and close the wires; a rank that does not answer is left to its launcher."""
         for wire in self._wires.values():
             try:
-                wire.send({"do": "stop"})
+                wire.send(Stop())
             except WireClosedError:
                 continue
         until = time.monotonic() + _STOP_S
@@ -239,9 +244,9 @@ class Conductor:
         """Close every wire: ranks end by themselves when theirs closes."""
         for wire in self._wires.values():
             wire.close()
-        self._server.close()
+        self._door.close()
 
 
-def _cause(failures: Mapping[int, Mapping[str, Any]]) -> int | None:
+def _cause(failures: Mapping[int, Failed]) -> int | None:
     """Return a rank that failed for a reason of its own, rather than because another one was gone."""
-    return next((rank for rank, message in failures.items() if not message.get("gone")), None)
+    return next((rank for rank, message in failures.items() if not message.gone), None)

@@ -7,12 +7,15 @@ import platform
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from nhalf.evidence.probe.messages import Facts
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from nhalf.evidence.probe.messages import Address
 
 _PREFIXES: Final = (
     "NCCL_", "RCCL_", "UCX_", "FI_", "MPIR_CVAR_", "MPICH_", "OMPI_MCA_", "I_MPI_", "GLOO_", "HYDRA_",
@@ -20,15 +23,16 @@ _PREFIXES: Final = (
 )  # fmt: skip
 
 
-def of_rank(facts: Mapping[str, str]) -> dict[str, Any]:
+def of_rank(facts: Mapping[str, str], address: Address | None = None) -> Facts:
     """Return what a rank says about itself when it comes: its host, process, clock, network and environment."""
-    return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "boot": _read("/proc/sys/kernel/random/boot_id"),
-        "network": _link("/proc/self/ns/net"),
-        "cpus": _cpus(),
-        "environment": {
+    return Facts(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        boot=_read("/proc/sys/kernel/random/boot_id"),
+        network=_link("/proc/self/ns/net"),
+        cpus=_cpus(),
+        address=address,
+        environment={
             "nhalf": VERSION,
             "python": platform.python_version(),
             "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -37,7 +41,7 @@ def of_rank(facts: Mapping[str, str]) -> dict[str, Any]:
             **facts,
             **variables(os.environ),
         },
-    }
+    )
 
 
 def variables(given: Mapping[str, str]) -> dict[str, str]:

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.errors import InputError
-from nhalf.evidence.probe.conductor import TOKEN
+from nhalf.evidence.probe.conductor import KEY
 from nhalf.evidence.probe.placement import processors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.evidence.probe.conductor import Conductor
+    from nhalf.evidence.probe.placement import Placement
 
 _GRACE_S: Final = 3.0
 _LAST_WORDS: Final = 300  # characters
@@ -97,23 +98,23 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
             process.terminate()
 
 
-def start_ranks(launched: Launched, conductor: Conductor, ranks: Sequence[int]) -> None:
+def start_ranks(launched: Launched, conductor: Conductor, ranks: Sequence[int], how: Placement) -> None:
     """Start ranks that pass messages over sockets and shared memory, one process and, if it can be, processor each."""
-    own = processors(len(ranks))
+    own = processors(len(ranks), how)
     for index, rank in enumerate(ranks):
         where = ["--processor", str(own[index])] if own else []
         launched.start(rank, _worker(conductor, "sockets", "--rank", str(rank), *where), _environment(conductor))
 
 
-def start_mpi(launched: Launched, conductor: Conductor) -> None:
-    """Start the ranks by mpiexec.
+def start_mpi(launched: Launched, conductor: Conductor, how: Placement) -> None:
+    """Start the ranks by mpiexec; each takes its processor itself.
 
     Raises InputError when mpi4py or mpiexec is missing.
     """
     mpiexec = find_mpiexec()
     keep = ("-disable-auto-cleanup",) if _is_hydra(mpiexec) else ()
     many = _open_mpi_flags(mpiexec)
-    command = [mpiexec, *keep, *many, "-n", str(conductor.size), *_worker(conductor, "mpi")]
+    command = [mpiexec, *keep, *many, "-n", str(conductor.size), *_worker(conductor, "mpi", "--placement", how)]
     environment = _environment(conductor)
     if not processors(conductor.size):
         # More ranks than processors: MPICH's polling gives its processor away only when told to.
@@ -160,7 +161,7 @@ def _worker(conductor: Conductor, backend: str, *more: str) -> list[str]:
 
 
 def _environment(conductor: Conductor) -> dict[str, str]:
-    """Return the environment of a rank: this one's, the token, and this package's place."""
+    """Return the environment of a rank: this one's, the key, and this package's place."""
     package = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
-    return {**os.environ, TOKEN: conductor.token, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, KEY: conductor.key.hex(), "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}

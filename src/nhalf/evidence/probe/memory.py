@@ -6,6 +6,7 @@ import contextlib
 import mmap
 import os
 import select
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -16,6 +17,8 @@ from nhalf.evidence.probe.streams import PeerGoneError
 if TYPE_CHECKING:
     import socket
 
+PREFIX: Final = "nhalf-"
+"""Begins the name of every temporary file and folder of a measurement."""
 _COUNTERS: Final = 4
 _SENT, _TAKEN = 0, 1  # counters of one direction
 _LINE: Final = 128  # [bytes] two cache lines, so that no counter shares one with another (prefetchers take pairs)
@@ -31,16 +34,31 @@ def folder() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108  it is what the name says
 
 
+def _mapped(path: Path, size_bytes: int) -> mmap.mmap:
+    """Map a whole file, where it is a plain one of this user and as large as was agreed."""
+    handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        found = os.fstat(handle)
+        mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+        if not stat.S_ISREG(found.st_mode) or found.st_size != size_bytes or not mine:
+            raise PeerGoneError("the shared memory is not what was agreed")
+        return mmap.mmap(handle, size_bytes)
+    finally:
+        os.close(handle)
+
+
 class Segment:
     """A piece of memory that two processes share; `guard` is a socket between them that closes when one ends."""
 
     def __init__(self, path: Path, largest_bytes: int, guard: socket.socket, *, first: bool, deadline_s: float) -> None:
-        """Map a file that `create` made; `first` is the rank that made it."""
+        """Map a file that `create` made; `first` is the rank that made it.
+
+        Raises PeerGoneError when it is not the file of this user that the other rank was to make.
+        """
         self.largest_bytes = largest_bytes
         self.guard = guard
         self.deadline_s = deadline_s
-        with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), _HEADER + 2 * largest_bytes)
+        self._map = _mapped(path, _HEADER + 2 * largest_bytes)
         self.counters = memoryview(self._map)[:_HEADER].cast("Q")
         there, back = memoryview(self._map)[_HEADER : _HEADER + largest_bytes], _HEADER + largest_bytes
         other = memoryview(self._map)[back : back + largest_bytes]
@@ -51,10 +69,15 @@ class Segment:
     @staticmethod
     def create(largest_bytes: int) -> Path:
         """Return a new file for the segment; whoever made it unlinks it once both have mapped it."""
-        handle, name = tempfile.mkstemp(prefix="nhalf-", dir=folder())
+        handle, name = tempfile.mkstemp(prefix=PREFIX, dir=folder())
         with os.fdopen(handle, "r+b") as file:
             file.truncate(_HEADER + 2 * largest_bytes)
         return Path(name)
+
+    @staticmethod
+    def named(name: str) -> Path:
+        """Return the file of that name that another rank of this machine made."""
+        return Path(folder() or tempfile.gettempdir()) / name
 
     def messenger(self, size_bytes: int) -> MemoryMessenger:
         """Return messages of one size [bytes]."""

@@ -12,6 +12,12 @@ from nhalf.evidence.probe.cell import FUSE, Cell, How
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nhalf.evidence.probe.messages import Channel
+    from nhalf.evidence.probe.placement import Placement
+
+LOOPBACK: Final = "127.0.0.1"
+PORT: Final = 29_577
+"""Where ranks meet when nobody chooses another port; torchrun's is 29500."""
 SOCKETS: Final = "sockets"
 BACKENDS: Final = (SOCKETS, "mpi", "gloo", "nccl")
 COLLECTIVES: Final = (
@@ -30,13 +36,13 @@ class Request:
 
     `channels` are those of sockets; `hows` the ways of timing collectives, `pair_hows` those of messages; `pairs` asks
     for every pair, `overlap` how much hides under computing, `fuse` what m messages of `fuse_bytes` save when they
-    become one. `host` is whom to connect to, `bind` where to be reached, `word` what both ends must say. `file` is
-    where the samples go, also before the end. `launches` is how often the ranks are started anew.
+    become one. `host` is whom to connect to, `bind` where to be reached, `word` what both ends must know. `file` is
+    where the samples go, also before the end. `launches` is how often the ranks are started anew, `placement` where.
     """
 
     backend: str = SOCKETS
     size: int = 2
-    channels: tuple[str, ...] = ()
+    channels: tuple[Channel, ...] = ()
     ops: tuple[Op, ...] = (Op.SEND_RECV,)
     sizes_bytes: tuple[int, ...] = ()
     hows: tuple[How, ...] = ("isolated",)
@@ -58,6 +64,7 @@ class Request:
     word: str = ""
     command: str = "nhalf measure"
     file: str = ""
+    placement: Placement = "free"
 
     @property
     def wires(self) -> tuple[str, ...]:

@@ -8,117 +8,166 @@ import queue
 import select
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Final
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from nhalf.errors import NhalfError
 from nhalf.evidence.probe import clocks, environment
-from nhalf.evidence.probe.cell import Cell
+from nhalf.evidence.probe.messages import (
+    ORDERS,
+    Clock,
+    Done,
+    Failed,
+    Open,
+    Ping,
+    Pong,
+    Prepare,
+    Ran,
+    Stop,
+    Traffic,
+    Visit,
+)
+from nhalf.evidence.probe.placement import Seen
 from nhalf.evidence.probe.sockets import Sockets
 from nhalf.evidence.probe.streams import PeerGoneError
 from nhalf.evidence.probe.timing import Task
 from nhalf.evidence.probe.traffic import counters
-from nhalf.evidence.probe.wire import WireClosedError
+from nhalf.evidence.probe.wire import NoMessageError, WireClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from nhalf.evidence.probe.backend import Backend
+    from nhalf.evidence.probe.messages import Address, Message, Result
     from nhalf.evidence.probe.wire import Wire
 
 _GONE: Final = "who conducts the measurement, rank 0 or nhalf measure itself, is gone"
 _GRACE_S: Final = 2.0
+_LOOK_S: Final = 0.25
+_LONGEST: Final = 2000  # characters of what a library says
+_MOST_ORDERS: Final = 16  # a conductor gives the next one after the answer
 _LOST: Final = 4
 """The exit code of a rank whose conductor is gone."""
 
 
-class Player:
-    """One rank of a measurement, at its end of the wire."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a rank puts up with its conductor [s]: without an order, or at one; and from beginning to end."""
 
-    def __init__(self, wire: Wire, rank: int, backend: Backend) -> None:
-        """Take over a wire and a backend."""
+    order_s: float
+    session_s: float
+
+
+class _LateError(Exception):
+    """The conductor took too long."""
+
+
+class Player:
+    """One rank of a measurement, at its end of the wire, whose other end proved who it is."""
+
+    def __init__(self, wire: Wire, rank: int, backend: Backend, patience: Patience | None = None) -> None:
+        """Take over a wire and a backend; without `patience` only the end of the wire ends this rank."""
         self._wire = wire
         self._rank = rank
         self._backend = backend
+        self._patience = patience
+        self._begun = self._moved = time.monotonic()
         self._tasks: dict[int, Task] = {}
-        self._inbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._seen = Seen()
+        self._inbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._stopped = threading.Event()
+        self._why = _GONE
 
-    def play(self, token: str, *, address: Mapping[str, Any] | None = None) -> None:
+    def play(self, address: Address | None = None) -> None:
         """Introduce this rank, then do what is asked until told to stop.
 
         Raises PeerGoneError when the conductor is gone; a rank that is stuck in a library then ends its process.
         """
-        self._wire.send({"rank": self._rank, "token": token, "address": address,
-                         **environment.of_rank(self._backend.facts())})  # fmt: skip
-        threading.Thread(target=self._read, daemon=True).start()
+        self._wire.speech = ORDERS
         try:
-            while (message := self._inbox.get()) is not None:
-                if message["do"] == "stop":
+            self._wire.send(environment.of_rank(self._backend.facts(), address))
+            threading.Thread(target=self._read, daemon=True).start()
+            while (order := self._inbox.get()) is not None:
+                if isinstance(order, Stop):
                     self._stopped.set()
-                    self._wire.send({"done": True})
+                    self._wire.send(Done())
                     return
-                self._wire.send(self._answer(message))
+                self._wire.send(self._answer(order))
+                self._moved = time.monotonic()
         except WireClosedError as error:
-            raise PeerGoneError(_GONE) from error
+            raise PeerGoneError(self._why) from error
         finally:
             self._stopped.set()
             self._backend.close()
-        raise PeerGoneError(_GONE)
+        raise PeerGoneError(self._why)
 
     def _read(self) -> None:
         """Read what comes, beside the measurement: it sleeps there, and wakes when the conductor asks or is gone."""
+        look_s = None if self._patience is None else _LOOK_S
         try:
             while not self._stopped.is_set():
-                if not select.select([self._wire], [], [], None)[0]:
+                self._in_time()
+                if not select.select([self._wire], [], [], look_s)[0]:
                     continue
                 for message in self._wire.pump():
-                    if message["do"] == "ping":
-                        self._wire.send({"pong": True})
-                    else:
-                        self._inbox.put(message)
-                        if message["do"] == "stop":
-                            return
-        except (WireClosedError, ValueError, OSError):
+                    if isinstance(message, Ping):
+                        self._wire.send(Pong())
+                        continue
+                    self._moved = time.monotonic()
+                    self._inbox.put(message)
+                    if isinstance(message, Stop):
+                        return
+        except (WireClosedError, _LateError, ValueError, OSError) as error:
             if self._stopped.is_set():
                 return
+            if isinstance(error, (NoMessageError, _LateError)):
+                self._why = str(error)
             self._inbox.put(None)
             if not self._stopped.wait(_GRACE_S):
                 # The rank hangs in a library that waits for another rank: nothing else ends it.
                 with contextlib.suppress(OSError):
-                    sys.stderr.write(f"nhalf: rank {self._rank}: {_GONE}\n")
+                    sys.stderr.write(f"nhalf: rank {self._rank}: {self._why}\n")
                     sys.stderr.flush()
                 os._exit(_LOST)
 
-    def _answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    def _in_time(self) -> None:
+        """Raise _LateError when there was no move, or no end, for too long, or too many orders at once."""
+        patience, now = self._patience, time.monotonic()
+        if patience is None:
+            return
+        if now - self._begun > patience.session_s:
+            raise _LateError(f"the measurement did not end within {patience.session_s:.0f} s (--budget)")
+        if self._inbox.qsize() > _MOST_ORDERS:
+            raise _LateError("orders came faster than they could be carried out")
+        if now - self._moved > patience.order_s:
+            raise _LateError(f"nothing moved for {patience.order_s:.0f} s (--deadline)")
+
+    def _answer(self, order: Message) -> Done | Failed:
         try:
-            return {"done": _COMMANDS[message["do"]](self, message)}
+            return Done(result=self._done(order))
         except (NhalfError, PeerGoneError, OSError, ValueError, RuntimeError, MemoryError, LookupError) as error:
-            return {"failed": f"{error}" or type(error).__name__, "gone": isinstance(error, PeerGoneError)}
+            return Failed(why=f"{error}"[:_LONGEST] or type(error).__name__, gone=isinstance(error, PeerGoneError))
 
-    def _open(self, message: Mapping[str, Any]) -> None:
-        if isinstance(self._backend, Sockets):
-            self._backend.open(message)
-
-    def _prepare(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        task = self._tasks[message["id"]] = Task(Cell.of(message["cell"]), self._backend, self._rank)
-        return task.prepare()
-
-    def _visit(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        return self._tasks[message["id"]].visit(message)
-
-    def _clock(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        messenger = self._backend.messenger(message["channel"], message["peer"], clocks.SIZE)
-        return clocks.compare(messenger, leads=message["leads"])
-
-    def _traffic(self, message: Mapping[str, Any]) -> dict[str, int]:
-        del message
-        return counters()
-
-
-_COMMANDS: Final[dict[str, Callable[[Player, Mapping[str, Any]], Any]]] = {
-    "open": Player._open,  # noqa: SLF001
-    "prepare": Player._prepare,  # noqa: SLF001
-    "visit": Player._visit,  # noqa: SLF001
-    "clock": Player._clock,  # noqa: SLF001
-    "traffic": Player._traffic,  # noqa: SLF001
-}
+    def _done(self, order: Message) -> Result:
+        """Do what an order says."""
+        match order:
+            case Open():
+                if isinstance(self._backend, Sockets):
+                    self._backend.open(order)
+            case Prepare(id=number, cell=cell):
+                if self._rank not in cell.ranks or (cell.is_pair and len(set(cell.ranks)) != len(cell.ranks[:2])):
+                    raise ValueError("the cell is not for this rank")
+                task = self._tasks[number] = Task(cell, self._backend, self._rank)
+                return task.prepare()
+            case Visit():
+                found = self._tasks[order.id].visit(order)
+                self._seen.note()
+                return found
+            case Clock(channel=channel, peer=peer, leads=leads):
+                return clocks.compare(self._backend.messenger(channel, peer, clocks.SIZE), leads=leads)
+            case Traffic():
+                return {**counters()}
+            case Ran():
+                return self._seen.result()
+            case _:
+                raise ValueError("that is no order")
+        return {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nhalf.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class Place:
     master: str = ""
 
 
+_LEFT_OUT: Final = ("-o", "--output", "--budget", "--word")
 _LAUNCHERS: Final = (
     ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     (
@@ -78,3 +80,20 @@ def _number(name: str, text: str) -> int:
         raise InputError(f"{name}={text!r} is not a number", where="the environment", allowed="0 or more",
                          do=f"unset {name}, or start the ranks with their launcher")  # fmt: skip
     return int(text)
+
+
+def command(typed: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return `nhalf measure` as it was typed, to be proposed again: without where its samples went, and its word.
+
+    It begins with what started this rank, where one host has them all: nobody else could start the command again.
+    """
+    kept, skip = [], False
+    for text in typed:
+        if skip or text in _LEFT_OUT:
+            skip = not skip
+        elif text != "--json" and not text.startswith(tuple(f"{flag}=" for flag in _LEFT_OUT)):
+            kept.append(text)
+    size = environment.get("WORLD_SIZE", "")
+    by_torchrun = "TORCHELASTIC_RUN_ID" in environment and size == environment.get("LOCAL_WORLD_SIZE")
+    start = ["torchrun", "--nproc-per-node", size, "-m", "nhalf"] if by_torchrun else ["nhalf"]
+    return shlex.join([*start, "measure", *kept])

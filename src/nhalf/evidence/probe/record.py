@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from nhalf.collective import Op
@@ -114,7 +114,10 @@ class Doubt:
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """A measurement as it grows. `ranks` says what each rank said of itself, `transports` what carried the bytes."""
+    """A measurement as it grows.
+
+    `ranks` says what each rank said of itself, `transports` what carried the bytes, `placed` on which processors.
+    """
 
     backend: str
     command: str
@@ -129,6 +132,7 @@ class Record:
     complete: bool = False
     lost: str = ""
     launches: int = 1
+    placed: dict[str, str] = field(default_factory=dict)
 
     def follow(self, other: Record) -> None:
         """Take what the same ranks, started anew, measured; what holds for the run is the later launch's."""
@@ -141,7 +145,7 @@ class Record:
                 self.entries.append(entry)
         self.launches += 1
         self.seconds += other.seconds
-        self.ranks, self.clock = other.ranks, other.clock
+        self.ranks, self.clock, self.placed = other.ranks, other.clock, other.placed or self.placed
         self.complete, self.lost = other.complete, other.lost
         self.transports += [each for each in other.transports if each not in self.transports]
         codes = {doubt.code for doubt in other.doubts}
@@ -192,7 +196,7 @@ class Record:
             "seed": self.seed,
             "launches": self._launches(),
             "clock": self.clock,
-            "environment": merged,
+            "environment": merged | self.placed,
             "differs_between_ranks": list(differ),
             "ranks": [
                 {"rank": rank, "node": nodes[rank], **{k: self.ranks[rank].get(k) for k in ("host", "pid", "cpus")}}
@@ -202,7 +206,7 @@ class Record:
             "doubts": [{"code": each.code, "text": each.text, "do": each.do} for each in self.doubts],
             "curves": self._curves(),
             "parts": [
-                {**entry.cell.to_dict(), "rounds_ns": entry.parts} for entry in self.entries_of("split", "overlap")
+                {**asdict(entry.cell), "rounds_ns": entry.parts} for entry in self.entries_of("split", "overlap")
                 if entry.parts
             ],
         }  # fmt: skip

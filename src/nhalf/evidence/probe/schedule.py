@@ -8,8 +8,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import structs
+
 from nhalf import units
 from nhalf.collective import Op
+from nhalf.evidence.probe.messages import Prepare, Visit
 from nhalf.evidence.probe.record import Entry
 from nhalf.evidence.probe.statistics import interval, median
 from nhalf.evidence.probe.timing import GRAPH_CALLS, WARM
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
     from nhalf.evidence.probe.cell import Cell
     from nhalf.evidence.probe.conductor import Conductor
+    from nhalf.evidence.probe.messages import Order
     from nhalf.evidence.probe.record import Record
 
 _LEAST_ROUNDS: Final = 6
@@ -103,7 +107,7 @@ class Schedule:
 
     def _prepare(self, cell: Cell) -> int:
         number = len(self._ids)
-        answers = self._ask(cell, {"do": "prepare", "id": number, "cell": cell.to_dict()})
+        answers = self._ask(cell, Prepare(id=number, cell=cell))
         entry = self._ids[number] = Entry(cell=cell)
         entry.about_ns = max(1.0, *(answer["about_ns"] for answer in answers.values()))
         entry.right = all(answer["right"] for answer in answers.values())
@@ -157,14 +161,14 @@ class Schedule:
     def visit(self, number: int) -> int:
         """Time a cell a few times more, and return how many times."""
         entry = self._ids[number]
-        message = {"do": "visit", "id": number, "works": entry.works, **self._size(entry)}
+        order = self._order(number, entry)
         if self._by_clock and not entry.cell.is_pair and entry.cell.how == "isolated":
-            self._visit_by_clock(entry, message)
-            return int(message["repetitions"])
-        answers = self._ask(entry.cell, message)
+            self._visit_by_clock(entry, order)
+            return order.repetitions
+        answers = self._ask(entry.cell, order)
         if entry.cell.how in ("split", "overlap"):
             _parts(entry, answers)
-            return int(message["repetitions"])
+            return order.repetitions
         pair = next((answer["times"] for answer in answers.values() if "times" in answer), None)
         if pair is not None:
             entry.sync = "ping-pong" if entry.cell.how == "isolated" else "burst"
@@ -177,7 +181,7 @@ class Schedule:
         entry.skews_ns.append(median(skews))
         return len(times)
 
-    def _size(self, entry: Entry) -> dict[str, Any]:
+    def _order(self, number: int, entry: Entry) -> Visit:
         """Return how often a visit repeats, and how many operations share a reading."""
         about = entry.about_ns
         burst = 1
@@ -186,15 +190,16 @@ class Schedule:
         once = about * burst
         fewest = 1 if once > _SLOW_NS else _FEW
         entry.burst = GRAPH_CALLS if entry.cell.how == "graph" else burst
-        return {"repetitions": int(min(max(_VISIT_NS / once, fewest), _MOST)), "burst": burst}
+        repetitions = int(min(max(_VISIT_NS / once, fewest), _MOST))
+        return Visit(id=number, repetitions=repetitions, burst=burst, works=entry.works)
 
-    def _visit_by_clock(self, entry: Entry, message: dict[str, Any]) -> None:
+    def _visit_by_clock(self, entry: Entry, order: Visit) -> None:
         """Let all ranks begin at set times, and count from them to the end of the last rank."""
         window = int(entry.about_ns * _ROOM + _ROOM_NS)
         start = time.perf_counter_ns() + int(_MARGIN_NS)
         answers = self._conductor.ask(
             {
-                rank: {**message, "start_ns": start + self.ahead_ns.get(rank, 0), "window_ns": window}
+                rank: structs.replace(order, start_ns=start + self.ahead_ns.get(rank, 0), window_ns=window)
                 for rank in entry.cell.ranks
             },
             self._terms.deadline_s,
@@ -205,7 +210,7 @@ class Schedule:
         if times:
             entry.sync = WINDOW
             entry.rounds.append(times)
-        if late > _TOO_LATE * message["repetitions"]:
+        if late > _TOO_LATE * order.repetitions:
             entry.about_ns *= _ROOM  # the first guess may have been too short
             self._late_visits += 1
             self._give_up_windows()
@@ -223,12 +228,12 @@ class Schedule:
     def _calibrate(self, number: int) -> None:
         """Find how many small computations last as long as the operation."""
         entry = self._ids[number]
-        answers = self._ask(entry.cell, {"do": "visit", "id": number, "repetitions": WARM, "works": 64})
+        answers = self._ask(entry.cell, Visit(id=number, repetitions=WARM, works=64))
         one = max(median(answer["work"]) for answer in answers.values()) / 64.0
         entry.works = max(1, round(entry.about_ns / max(one, 1.0)))
 
-    def _ask(self, cell: Cell, message: Mapping[str, Any]) -> dict[int, Any]:
-        return self._conductor.ask(dict.fromkeys(cell.ranks, message), self._terms.deadline_s)
+    def _ask(self, cell: Cell, order: Order) -> dict[int, Any]:
+        return self._conductor.ask(dict.fromkeys(cell.ranks, order), self._terms.deadline_s)
 
 
 def after_barriers(

@@ -52,6 +52,11 @@ class Interrupts:
             self._noted = any(number in _CAUGHT for number in numbers)
         return self._noted
 
+    def ignore(self) -> None:
+        """Let no further signal end this process before it is left: the work is done, and only to be written down."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self._noted = True

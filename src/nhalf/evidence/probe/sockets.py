@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from nhalf.errors import InputError
-from nhalf.evidence.probe.memory import Segment
+from nhalf.evidence.probe.door import Door
+from nhalf.evidence.probe.handshake import enter
+from nhalf.evidence.probe.memory import PREFIX, Segment
+from nhalf.evidence.probe.messages import Address, Mapped, Shared
 from nhalf.evidence.probe.streams import PeerGoneError, Stream
-from nhalf.evidence.probe.wire import Wire, WireClosedError, connected
+from nhalf.evidence.probe.wire import Wire, WireClosedError, connected, listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nhalf.evidence.probe.backend import Action, Messenger
     from nhalf.evidence.probe.cell import Cell
+    from nhalf.evidence.probe.door import Guest
+    from nhalf.evidence.probe.messages import Channel, Open
 
-TCP, UNIX, MEMORY = "tcp", "unix", "shm"
+TCP: Final = "tcp"
+UNIX: Final = "unix"
+MEMORY: Final = "shm"
 LOCAL: Final = (UNIX, MEMORY)
 """Channels between processes of one machine only."""
 
 
-def channels() -> tuple[str, ...]:
+def channels() -> tuple[Channel, ...]:
     """Return the channels that this system has."""
     return (TCP, *((UNIX,) if hasattr(socket, "AF_UNIX") else ()), MEMORY)
 
@@ -35,92 +41,101 @@ def channels() -> tuple[str, ...]:
 class Listener:
     """Where other ranks connect to this one: a TCP port, and a Unix socket where there are such."""
 
-    def __init__(self, host: str, tcp: socket.socket | None = None) -> None:
-        """Open both; `tcp` is a listening socket to use instead of a new one."""
-        self._tcp = tcp or socket.create_server((host, 0), backlog=64)
-        self.port: int = self._tcp.getsockname()[1]
+    def __init__(self, host: str, key: bytes) -> None:
+        """Open both, for ranks that prove to know the key."""
+        tcp = listening(host, 0, where="ranks")
+        self.port: int = tcp.getsockname()[1]
         self.host = host
-        self._folder = tempfile.TemporaryDirectory(prefix="nhalf-")
-        self.path = ""
-        self._sockets = [self._tcp]
+        self._folder = tempfile.TemporaryDirectory(prefix=PREFIX)
+        self.folder = ""
+        servers = [tcp]
         if hasattr(socket, "AF_UNIX"):
-            self.path = str(Path(self._folder.name) / "ranks")
+            self.folder = Path(self._folder.name).name
             unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            unix.bind(self.path)
+            unix.bind(_path_in(self.folder))
             unix.listen(64)
-            self._sockets.append(unix)
+            servers.append(unix)
+        self.door = Door(servers, key, channels=(TCP, *LOCAL))
 
-    def address(self) -> dict[str, Any]:
+    def address(self) -> Address:
         """Return how others reach it."""
-        return {"host": self.host, "port": self.port, "path": self.path}
-
-    def accept(self, wait_s: float) -> Wire:
-        """Return the next connection. Raises PeerGoneError when none comes within `wait_s` [s]."""
-        ready = select.select(self._sockets, [], [], max(wait_s, 0.0))[0]
-        if not ready:
-            raise PeerGoneError("another rank did not connect before the deadline")
-        connection, _ = ready[0].accept()
-        return Wire(connection)
+        return Address(host=self.host, port=self.port, folder=self.folder)
 
     def close(self) -> None:
         """Close it."""
-        for each in self._sockets:
-            each.close()
+        self.door.close()
         self._folder.cleanup()
 
 
-class Sockets:
-    """Pairs of ranks over the channels that were opened; it has no collectives."""
+def _path_in(folder: str) -> str:
+    """Return the Unix socket of a rank of this machine; ranks have one folder for what is temporary."""
+    return str(Path(tempfile.gettempdir()) / folder / "ranks")
 
-    def __init__(self, rank: int, listener: Listener | None, allowed: tuple[str, ...] = (TCP, *LOCAL)) -> None:
-        """Begin without connections; `open` makes them, over `allowed` channels only."""
-        self._allowed = allowed
+
+class Sockets:
+    """Pairs of ranks over the channels that were opened; it has no collectives.
+
+    `key` is what ranks prove to one another. A rank that has a `door` from the start listens for a guest of another
+    machine: it connects to nobody, and takes TCP only.
+    """
+
+    def __init__(self, rank: int, key: bytes, door: Door | None = None) -> None:
+        """Begin without connections; `open` makes them."""
         self._rank = rank
-        self._listener = listener
+        self._key = key
+        self._hosts = door is not None
+        self._door = door
+        self._listener: Listener | None = None
         self._open: dict[tuple[str, int], Stream | Segment] = {}
 
-    def address(self, host: str) -> dict[str, Any]:
-        """Listen on a host of this machine, where nothing does yet, and return how others reach this rank."""
+    def address(self, host: str) -> Address:
+        """Listen on a host of this machine, and return how others reach this rank."""
         if self._listener is None:
-            self._listener = Listener(host)
+            self._listener = Listener(host, self._key)
+            self._door = self._listener.door
         return self._listener.address()
 
-    def open(self, message: Mapping[str, Any]) -> None:
-        """Connect to the ranks above this one and take the connections of those below, as a message lists them.
+    def open(self, order: Open) -> None:
+        """Connect to the ranks whose address is told, and take the connections of the others.
 
-        Raises PeerGoneError when one does not come, InputError when one cannot be reached.
+        Raises PeerGoneError when one does not come, InputError when one cannot be reached, or may not be.
         """
-        until = time.monotonic() + message["deadline_s"]
-        mine = [(pair, channel) for pair in message["pairs"] for channel in message["channels"] if self._rank in pair]
-        for (low, high), channel in mine:
-            if low == self._rank:
-                self._connect(channel, high, message)
-        for _ in [None for (_, high), _ in mine if high == self._rank]:
-            self._accept(message, until)
+        until = time.monotonic() + order.deadline_s
+        if self._hosts and (order.channels != (TCP,) or any(peer.address for peer in order.peers)):
+            raise InputError("a host that listens takes TCP connections of its guest, and connects to nobody",
+                             where="--listen")  # fmt: skip
+        for peer in order.peers:
+            for channel in order.channels:
+                if peer.address is not None:
+                    self._connect(channel, peer.rank, peer.address, order)
+        expected = {(channel, peer.rank) for peer in order.peers if not peer.address for channel in order.channels}
+        while expected:
+            guest = self._door.next(until - time.monotonic()) if self._door else None
+            if guest is not None:
+                expected.discard(self._take(guest, order))
+            elif time.monotonic() >= until:
+                raise PeerGoneError("another rank did not connect before the deadline")
 
-    def _connect(self, channel: str, peer: int, message: Mapping[str, Any]) -> None:
-        address, deadline_s = message["addresses"][str(peer)], message["deadline_s"]
-        if channel == TCP:
-            wire = connected(address["host"], address["port"], wait_s=deadline_s, where=f"rank {peer}")
+    def _connect(self, channel: Channel, peer: int, address: Address, order: Open) -> None:
+        deadline_s, where = order.deadline_s, f"rank {peer}"
+        if channel == TCP or not address.folder:
+            wire = connected(address.host, address.port, wait_s=deadline_s, where=where)
         else:
-            unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) if address["path"] else None
-            if unix is None:
-                wire = connected(address["host"], address["port"], wait_s=deadline_s, where=f"rank {peer}")
-            else:
-                unix.settimeout(deadline_s)
-                unix.connect(address["path"])
-                wire = Wire(unix)
-        hello = {"rank": self._rank, "channel": channel, "token": message["token"]}
+            unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            unix.settimeout(deadline_s)
+            unix.connect(_path_in(address.folder))
+            wire = Wire(unix)
+        enter(wire, self._key, rank=self._rank, channel=channel, where=where)
         if channel != MEMORY:
-            wire.send(hello)
-            self._open[channel, peer] = Stream(wire.release(), message["largest_bytes"], deadline_s)
+            self._open[channel, peer] = Stream(wire.release(), order.largest_bytes, deadline_s)
             return
-        path = Segment.create(message["largest_bytes"])
+        path = Segment.create(order.largest_bytes)
         try:
-            wire.send({**hello, "path": str(path)})
-            wire.receive(deadline_s)  # the other has mapped it
+            wire.send(Shared(name=path.name))
+            if not isinstance(wire.receive(deadline_s), Mapped):
+                raise PeerGoneError(f"rank {peer} did not take the shared memory")
             self._open[channel, peer] = Segment(
-                path, message["largest_bytes"], wire.release(), first=True, deadline_s=deadline_s
+                path, order.largest_bytes, wire.release(), first=True, deadline_s=deadline_s
             )
         except (TimeoutError, WireClosedError) as error:
             raise PeerGoneError(f"rank {peer} did not take the shared memory") from error
@@ -128,29 +143,24 @@ class Sockets:
             with contextlib.suppress(OSError):  # Windows keeps a mapped file
                 path.unlink()
 
-    def _accept(self, message: Mapping[str, Any], until: float) -> None:
-        deadline_s, listener = message["deadline_s"], self._listener
-        if listener is None:
-            raise PeerGoneError("this rank does not listen")
-        while True:
-            wire = listener.accept(until - time.monotonic())
-            try:
-                hello = wire.receive(max(until - time.monotonic(), 0.0))
-            except (TimeoutError, WireClosedError):
-                wire.close()
-                continue
-            if hello.get("token") == message["token"] and hello.get("channel") in self._allowed:
-                break
-            wire.close()
-        channel, peer = hello["channel"], hello["rank"]
+    def _take(self, guest: Guest, order: Open) -> tuple[str, int]:
+        """Make a channel of the connection of a rank that proved who it is, and return which."""
+        channel, peer, wire = guest.hello.channel, guest.hello.rank, guest.wire
         if channel == MEMORY:
-            segment = Segment(
-                Path(hello["path"]), message["largest_bytes"], wire.release(), first=False, deadline_s=deadline_s
-            )
-            self._open[channel, peer] = segment
-            wire.send({"mapped": True})
+            try:
+                shared = wire.receive(order.deadline_s)
+            except (TimeoutError, WireClosedError) as error:
+                raise PeerGoneError(f"rank {peer} shared no memory") from error
+            if not isinstance(shared, Shared):
+                raise PeerGoneError(f"rank {peer} shared no memory")
+            self._open[channel, peer] = Segment(
+                Segment.named(shared.name), order.largest_bytes, wire.release(), first=False,
+                deadline_s=order.deadline_s,
+            )  # fmt: skip
+            wire.send(Mapped())
         else:
-            self._open[channel, peer] = Stream(wire.release(), message["largest_bytes"], deadline_s)
+            self._open[channel, peer] = Stream(wire.release(), order.largest_bytes, order.deadline_s)
+        return channel, peer
 
     def messenger(self, channel: str, peer: int, size_bytes: int) -> Messenger:
         """Return messages of a size [bytes] to another rank."""
@@ -187,6 +197,8 @@ class Sockets:
             each.close()
         if self._listener is not None:
             self._listener.close()
+        elif self._door is not None:
+            self._door.close()
 
 
 def processor_work() -> Callable[[], None]:

@@ -6,12 +6,14 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.errors import InputError
+from nhalf.evidence.probe.messages import Visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nhalf.evidence.probe.backend import Action, Backend, Messenger
     from nhalf.evidence.probe.cell import Cell
+    from nhalf.evidence.probe.messages import Result
 
 _now = time.perf_counter_ns
 GRAPH_CALLS: Final = 10
@@ -40,12 +42,12 @@ class Task:
             self._action = backend.action(cell)
         self._compute = backend.computation() if cell.how == "overlap" else None
 
-    def prepare(self) -> dict[str, Any]:
+    def prepare(self) -> Result:
         """Check the results, warm up, and return about how long one takes [ns] and whether it was right."""
         right = self._check()
         if self.cell.how == "graph" and self._action is not None:
             self._replay = self._backend.graphed(self._action, GRAPH_CALLS)
-        found = self.visit({"repetitions": WARM, "burst": 1})
+        found = self.visit(Visit(id=0, repetitions=WARM))
         return {"right": right, "about_ns": _typical(found)}
 
     def _check(self) -> bool:
@@ -64,9 +66,9 @@ class Task:
         messenger.receive()
         return messenger.received() == pattern
 
-    def visit(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Time the cell as often as a message says, and return the readings."""
-        repetitions, burst = message["repetitions"], message.get("burst", 1)
+    def visit(self, order: Visit) -> Result:
+        """Time the cell as often as an order says, and return the readings."""
+        repetitions, burst = order.repetitions, order.burst
         if self._messenger is not None:
             return self._pair(self._messenger, repetitions, burst)
         action = self._action
@@ -75,9 +77,9 @@ class Task:
         if self.cell.how == "split":
             return self._split(action, repetitions)
         if self.cell.how == "overlap":
-            return self._overlap(action, repetitions, message.get("works", 0))
-        if "start_ns" in message:
-            return self._windows(self._run(action, 1), message)
+            return self._overlap(action, repetitions, order.works)
+        if order.start_ns is not None:
+            return self._windows(self._run(action, 1), order, order.start_ns)
         return self._after_barriers(self._run(action, burst), repetitions)
 
     def _run(self, action: Action, burst: int) -> Callable[[], None]:
@@ -102,7 +104,7 @@ class Task:
 
     # --- pairs --------------------------------------------------------------------------------------------------------
 
-    def _pair(self, messenger: Messenger, repetitions: int, burst: int) -> dict[str, Any]:
+    def _pair(self, messenger: Messenger, repetitions: int, burst: int) -> Result:
         if self.cell.how == "back_to_back":
             return self._stream(messenger, repetitions, burst)
         send, receive, times = messenger.send, messenger.receive, []
@@ -118,7 +120,7 @@ class Task:
             times.append((_now() - start) / 2)
         return {"times": times[1:]}
 
-    def _stream(self, messenger: Messenger, repetitions: int, burst: int) -> dict[str, Any]:
+    def _stream(self, messenger: Messenger, repetitions: int, burst: int) -> Result:
         """Time messages that do not wait for one another, up to the answer to the last; each shares that answer."""
         send, receive, times = messenger.send, messenger.receive, []
         for _ in range(repetitions + 1):
@@ -131,7 +133,7 @@ class Task:
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
-    def _after_barriers(self, run: Callable[[], None], repetitions: int) -> dict[str, Any]:
+    def _after_barriers(self, run: Callable[[], None], repetitions: int) -> Result:
         barrier, starts, ends = self._backend.barrier, [], []
         for _ in range(repetitions + 1):
             barrier()
@@ -140,11 +142,11 @@ class Task:
             ends.append(_now())
         return {"starts": starts[1:], "ends": ends[1:]}
 
-    def _windows(self, run: Callable[[], None], message: Mapping[str, Any]) -> dict[str, Any]:
-        """Start each run when the clock says so; the message holds times of this rank's own clock [ns]."""
-        start, window, starts, ends = message["start_ns"], message["window_ns"], [], []
-        for index in range(message["repetitions"] + 1):
-            due = start + index * window
+    def _windows(self, run: Callable[[], None], order: Visit, start_ns: int) -> Result:
+        """Start each run when the clock says so; the order holds times of this rank's own clock [ns]."""
+        starts, ends = [], []
+        for index in range(order.repetitions + 1):
+            due = start_ns + index * order.window_ns
             while (begin := _now()) < due:
                 pass
             starts.append(begin)
@@ -152,7 +154,7 @@ class Task:
             ends.append(_now())
         return {"starts": starts[1:], "ends": ends[1:]}
 
-    def _split(self, action: Action, repetitions: int) -> dict[str, Any]:
+    def _split(self, action: Action, repetitions: int) -> Result:
         """Time the call that begins an operation and the wait for its end, each by itself."""
         barrier, enqueue, wait = self._backend.barrier, [], []
         for _ in range(repetitions + 1):
@@ -166,7 +168,7 @@ class Task:
             enqueue.append(posted - start)
         return {"enqueue": enqueue[1:], "wait": wait[1:]}
 
-    def _overlap(self, action: Action, repetitions: int, works: int) -> dict[str, Any]:
+    def _overlap(self, action: Action, repetitions: int, works: int) -> Result:
         """Time the operation alone, `works` computations alone, and both at once."""
         compute, settle, barrier = self._compute, self._backend.settle, self._backend.barrier
         alone: list[int] = []

@@ -1,26 +1,25 @@
-"""A wire: JSON messages over a socket, each with its length before it, and a deadline on every wait.
+"""A wire: typed messages over a socket, each with its length before it, and a deadline on every wait.
 
-Messages are JSON and nothing else, because the other end may be another machine.
+Messages are JSON of a few known shapes and nothing else, because the other end may be another machine, or a stranger.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import select
 import socket
 import struct
+import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
+
+import msgspec
 
 from nhalf.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from nhalf.evidence.probe.messages import GREETINGS, Message, Speech
 
 _LENGTH: Final = struct.Struct("!I")
-_LARGEST: Final = 1 << 27  # [bytes] no message comes near; what does is not ours
 _CHUNK: Final = 1 << 16  # [bytes]
 _SEND_S: Final = 20.0
 
@@ -29,17 +28,26 @@ class WireClosedError(Exception):
     """The other end is gone."""
 
 
+class NoMessageError(WireClosedError):
+    """What came is no message of nhalf: the wire is of no use any more."""
+
+    def __init__(self) -> None:
+        """Say so."""
+        super().__init__("what came is no message of nhalf")
+
+
 class Wire:
-    """One end of a connection. Any thread may send; only one may receive."""
+    """One end of a connection. Any thread may send; only one may receive. `speech` is what the other end may say."""
 
     def __init__(self, connection: socket.socket) -> None:
-        """Take over a connected socket."""
+        """Take over a connected socket; until it is proved who is there, only greetings are read."""
         self._socket = connection
         self._socket.settimeout(_SEND_S)
         if connection.family in (socket.AF_INET, socket.AF_INET6):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sending = threading.Lock()
         self._buffer = bytearray()
+        self.speech: Speech = GREETINGS
 
     def fileno(self) -> int:
         """Return the number by which `select` knows the socket."""
@@ -49,20 +57,29 @@ class Wire:
         """Return the address of this end, which the other end can reach."""
         return str(self._socket.getsockname()[0])
 
-    def send(self, message: Mapping[str, Any]) -> None:
+    def remote_host(self) -> str:
+        """Return the address of the other end, empty where it has none."""
+        name = self._socket.getpeername()
+        return str(name[0]) if isinstance(name, tuple) else ""
+
+    def send(self, message: Message) -> None:
         """Send a message. Raises WireClosedError when nobody takes it."""
-        text = json.dumps(message, separators=(",", ":")).encode()
+        text = msgspec.json.encode(message)
         try:
             with self._sending:
                 self._socket.sendall(_LENGTH.pack(len(text)) + text)
         except OSError as error:
             raise WireClosedError(str(error)) from error
 
-    def pump(self) -> list[dict[str, Any]]:
+    def pump(self) -> list[Message]:
         """Return the messages that one read completes: call it when the socket can be read.
 
-        Raises WireClosedError when the other end is gone.
+        Raises WireClosedError when the other end is gone, NoMessageError when it says what it may not.
         """
+        self._read()
+        return self._complete()
+
+    def _read(self) -> None:
         try:
             read = self._socket.recv(_CHUNK)
         except OSError as error:
@@ -70,19 +87,18 @@ class Wire:
         if not read:
             raise WireClosedError("the connection was closed")
         self._buffer += read
-        return self._complete()
 
-    def receive(self, deadline_s: float) -> dict[str, Any]:
+    def receive(self, deadline_s: float) -> Message:
         """Return the next message. Raises TimeoutError after `deadline_s` [s], WireClosedError when there is no more.
 
         Only for conversations of one message at a time.
         """
         until = time.monotonic() + deadline_s
-        found = self._complete()
-        while not found:
-            if not select.select([self], [], [], max(until - time.monotonic(), 0.0))[0]:
+        while not (found := self._complete(1)):
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self], [], [], left)[0]:
                 raise TimeoutError
-            found = self.pump()
+            self._read()
         return found[0]
 
     def release(self) -> socket.socket:
@@ -95,28 +111,22 @@ class Wire:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def _complete(self) -> list[dict[str, Any]]:
-        found = []
-        while len(self._buffer) >= _LENGTH.size:
+    def _complete(self, most: int = sys.maxsize) -> list[Message]:
+        """Return the messages that have come whole, at most so many: what follows may be of another speech."""
+        found: list[Message] = []
+        while len(self._buffer) >= _LENGTH.size and len(found) < most:
             (length,) = _LENGTH.unpack_from(self._buffer)
-            if length > _LARGEST:
-                raise WireClosedError("what came is no message of nhalf")
+            if length > self.speech.limit_bytes:
+                raise NoMessageError
             end = _LENGTH.size + length
             if len(self._buffer) < end:
                 break
-            found.append(_decoded(bytes(self._buffer[_LENGTH.size : end])))
+            try:
+                found.append(self.speech.decoder.decode(bytes(self._buffer[_LENGTH.size : end])))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise NoMessageError from error
             del self._buffer[:end]
         return found
-
-
-def _decoded(text: bytes) -> dict[str, Any]:
-    try:
-        message = json.loads(text)
-    except ValueError as error:
-        raise WireClosedError("what came is no message of nhalf") from error
-    if not isinstance(message, dict):
-        raise WireClosedError("what came is no message of nhalf")
-    return message
 
 
 def connected(host: str, port: int, *, wait_s: float, where: str) -> Wire:
@@ -128,11 +138,24 @@ def connected(host: str, port: int, *, wait_s: float, where: str) -> Wire:
     while True:
         try:
             return Wire(socket.create_connection((host, port), timeout=max(until - time.monotonic(), 0.1)))
-        except OSError as error:
-            if time.monotonic() >= until or isinstance(error, socket.gaierror):
+        except (OSError, UnicodeError) as error:
+            if time.monotonic() >= until or isinstance(error, (socket.gaierror, UnicodeError)):
+                reason = getattr(error, "strerror", None) or error
                 raise InputError(
-                    f"nobody answers at {host}:{port}: {error.strerror or error}", where=where,
+                    f"nobody answers at {host}:{port}: {reason}", where=where,
                     allowed="a host whose port is open to this one",
                     do="start the other end first, and check the name, the port and the firewall",
                 ) from error  # fmt: skip
         time.sleep(0.1)
+
+
+def listening(host: str, port: int, *, where: str) -> socket.socket:
+    """Return a socket that listens at an address of this machine. Raises InputError when it cannot be opened."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=128)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"port {port} of {host} cannot be opened: {reason}", where=where,
+                         allowed="a free port of an address of this machine",
+                         do="choose another: --port 29650") from error  # fmt: skip
