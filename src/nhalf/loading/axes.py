@@ -18,6 +18,7 @@ from nhalf.loading.changes import unit_of
 from nhalf.loading.degrees import FIELDS, FLAGS, Degrees
 from nhalf.loading.inputs import INPUTS
 from nhalf.loading.request import scenarios
+from nhalf.loading.switches import check_split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -167,6 +168,7 @@ def _cell(labels: tuple[str | int, ...], found: Scenario, layout: Layout, paths:
     try:
         moved = found.having(paths)
         check(layout, moved.transformer, moved.system.fabric)
+        check_split(layout.context_parallel, moved.workload.context_tokens)
     except InputError as error:
         return Cell(labels=labels, scenario=None, reason=error.what)
     return Cell(labels=labels, scenario=replace(moved, layout=layout))

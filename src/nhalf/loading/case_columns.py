@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf.errors import InputError
+from nhalf.layout import MOST_DEVICES
 from nhalf.loading.inputs import of_cell
 
 if TYPE_CHECKING:
@@ -62,12 +63,14 @@ def _drafted(found: Mapping[str, Array], refused: list[str]) -> None:
 def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
     """Return a column as numbers; a cell that is none refuses its row."""
     try:
+        if not "".join(texts).isascii():
+            raise ValueError(name)  # Python reads digits of any alphabet
         found = np.array([text or "nan" for text in texts], dtype=np.float64)
     except ValueError:
         found = np.full(len(texts), np.nan)
         for row, text in enumerate(texts):
             with contextlib.suppress(ValueError):
-                found[row] = float(text or "nan")
+                found[row] = float(text or "nan") if text.isascii() else np.nan
     for row in np.flatnonzero(np.isnan(found)).tolist():
         if texts[row]:  # a cell that says "nan" is not an empty one
             refused[row] = refused[row] or f"{name} {texts[row]!r} is not a number"
@@ -88,13 +91,14 @@ def degree(text: str, name: str, *, where: str = "") -> int:
     Raises
     ------
     InputError
-        It is no whole number of 1 or more.
+        It is no whole number of 1 or more, or more than any machine has devices.
     """
     try:
-        number = float(text or 1)
+        number = float(text or 1) if text.isascii() else math.nan
     except ValueError:
         number = math.nan
-    if not (number >= 1 and number.is_integer()):
+    if not (1 <= number <= MOST_DEVICES and number.is_integer()):
         what = f"{name} {text!r}" if where and where != name else repr(text)
-        raise InputError(f"{what} is not a whole number of 1 or more", where=where or name)
+        allowed = f"1 to {MOST_DEVICES:,}" if number > MOST_DEVICES else ""
+        raise InputError(f"{what} is not a whole number of 1 or more", where=where or name, allowed=allowed)
     return int(number)
