@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 def sweep(model: str, texts: tuple[str, ...], files: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
     """Predict every combination of the axes of MODEL: a name, a config.json, or a scenario.toml.
 
-    An axis is tp, pp, ep, attention-dp, cp, batch, context, isl, osl, system, engine, library, mode, weights, kv, or
-    the path of any input: --axis batch=1:512:x2 --axis system.fabric.inter_node.latency_s=1us:50us. A point that is not
-    legal keeps its row, with the reason.
+    An axis is tp, pp, ep, attention-dp, cp, batch, context, isl, osl, system, engine, library, mode, weights, kv,
+    overlap, or the path of any input: --axis batch=1:512:x2 --axis system.fabric.inter_node.latency_s=1us:50us. A point
+    that is not legal keeps its row, with the reason.
     """
     pages, file = files_of(files)
     not_empty({"--cluster": given["cluster"]})

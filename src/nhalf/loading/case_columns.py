@@ -62,11 +62,11 @@ def _drafted(found: Mapping[str, Array], refused: list[str]) -> None:
 
 def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
     """Return a column as numbers; a cell that is none refuses its row."""
-    try:
-        if not "".join(texts).isascii():
-            raise ValueError(name)  # Python reads digits of any alphabet
-        found = np.array([text or "nan" for text in texts], dtype=np.float64)
-    except ValueError:
+    found = None
+    if "".join(texts).isascii():  # Python reads digits of any alphabet
+        with contextlib.suppress(ValueError):
+            found = np.array([text or "nan" for text in texts], dtype=np.float64)
+    if found is None:
         found = np.full(len(texts), np.nan)
         for row, text in enumerate(texts):
             with contextlib.suppress(ValueError):
