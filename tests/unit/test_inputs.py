@@ -56,8 +56,8 @@ header = ("model", "system", "context", "batch", "activation_width")
 table = Table(path="rows", header=header, rows=[["llama-3.1-8b", "h100-sxm", "1024", "1", "4"]])
 loaded += [group.scenario for group in cases(table).groups]
 assert [scenario.workload.activation_bytes for scenario in loaded] == [4.0] * 4
-(axis,) = grid(request, ["activation-width=2,4"]).grid.inner
-assert (axis.path, axis.values.tolist()) == ("workload.activation_bytes", [2.0, 4.0])
+swept = grid(request, ["activation-width=2,4"]).grid
+assert [cell.scenario.workload.activation_bytes for cell in swept.cells] == [2.0, 4.0]
 (flag,) = [param for param in decode.params if param.name == "activation_width"]
 assert flag.help == "Bytes of an activation.  [default: 2]"
 assert completing.type_of(flag).words == ("1", "2", "4")

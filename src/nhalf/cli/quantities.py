@@ -10,7 +10,7 @@ from nhalf import units
 from nhalf.errors import InputError
 
 
-class Count(click.ParamType):
+class Count(click.types.IntParamType):
     """A whole number of 1 or more in plain digits, which Python would read in any alphabet."""
 
     name = "count"
