@@ -19,9 +19,12 @@ BATCHES: Final = (1, 16, 128)
 """The batches looked at where none are named."""
 
 
-def layouts(request: Request) -> tuple[Loaded, Request, tuple[Default, ...]]:
-    """Return the scenarios of a request; without degrees, TP over the largest part of a node that the model allows."""
-    if request.degrees != Degrees():
+def layouts(request: Request, *, stated: bool) -> tuple[Loaded, Request, tuple[Default, ...]]:
+    """Return the scenarios of a request; without degrees, TP over the largest part of a node that the model allows.
+
+    `stated` says that there are degrees, be they 1.
+    """
+    if stated or request.degrees != Degrees():
         loaded = scenarios(request)
         return loaded, request, loaded.defaults
     base = scenarios(request).scenarios[0]

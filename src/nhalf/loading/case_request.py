@@ -64,7 +64,7 @@ def _weights(cells: Mapping[str, str], transformer: Transformer, stored: str) ->
             raise InputError(f"dtype {text!r} is not known", where=column, do=did_you_mean(text, DTYPES))
         named += [DTYPES[text]] if text else []
     wanted = min(named, key=lambda dtype: BITS[dtype], default=stored or transformer.weight_dtype)
-    return transformer.weight_dtype if BITS[wanted] >= BITS[transformer.weight_dtype] else wanted
+    return transformer.weight_dtype if BITS[wanted] > BITS[transformer.weight_dtype] else wanted
 
 
 def _cache(cells: Mapping[str, str]) -> str | None:
