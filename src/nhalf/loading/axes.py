@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from nhalf.breakdown import Array
+    from nhalf.loading.choices import Request
     from nhalf.loading.defaults import Default
-    from nhalf.loading.request import Request
     from nhalf.scenario import Scenario
 
 _AXES: Final = tuple(row for row in INPUTS if row.axis)

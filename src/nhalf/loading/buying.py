@@ -13,7 +13,8 @@ from nhalf.loading.degrees import Degrees
 from nhalf.loading.request import scenarios
 
 if TYPE_CHECKING:
-    from nhalf.loading.request import Loaded, Request
+    from nhalf.loading.choices import Request
+    from nhalf.loading.request import Loaded
 
 BATCHES: Final = (1, 16, 128)
 """The batches looked at where none are named."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.case_columns import DEGREES, degree
+from nhalf.loading.choices import Request
 from nhalf.loading.degrees import Degrees
 from nhalf.loading.dtypes import DTYPES
 from nhalf.loading.inputs import of_part
 from nhalf.loading.model import model_of
-from nhalf.loading.request import Request
 from nhalf.transformer import BITS, KV_BYTES
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Quantity
     from nhalf.fabric import Fabric
     from nhalf.link import Link
+    from nhalf.loading.choices import Request
     from nhalf.loading.degrees import Degrees
     from nhalf.loading.options import Options
-    from nhalf.loading.request import Request
     from nhalf.scenario import Scenario
     from nhalf.transformer import Transformer
 
