@@ -18,6 +18,10 @@ MOST = 1024
 """The largest degree of any kind that is looked for when a message lists the legal ones."""
 
 
+MOST_DEVICES = 65_536
+"""No replica of a model has more devices."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Group:
     """The devices that take part in one collective: `ranks` of them, each `stride` devices after the one before."""
@@ -226,4 +230,17 @@ def _context(layout: Layout, transformer: Transformer, fabric: Fabric) -> None:
     _refuse("--cp", layout.context_parallel, why, transformer.name)
 
 
-_RULES = (_tensor, _pipeline, _experts, _context)
+def _size(layout: Layout, transformer: Transformer, fabric: Fabric) -> None:
+    """Check the devices of a replica."""
+    del transformer, fabric
+    degrees = {
+        "--tp": layout.tensor_parallel, "--pp": layout.pipeline_parallel, "--attention-dp": layout.attention_dp,
+        "--cp": layout.context_parallel, "--ep": layout.expert_parallel,
+    }  # fmt: skip
+    if max(layout.devices, layout.expert_parallel) > MOST_DEVICES:
+        most = max(degrees, key=lambda flag: degrees[flag])
+        what = f"{layout.devices:,} devices of one replica are beyond reason"
+        raise InputError(what, where=most, allowed=f"up to {MOST_DEVICES:,} devices")
+
+
+_RULES = (_size, _tensor, _pipeline, _experts, _context)

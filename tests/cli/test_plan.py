@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.cli.command import invoke, matches, refused
 
-from nhalf.loading.planning import OUTPUT, PROMPT
+from nhalf.loading.inputs import OUTPUT, PROMPT
 
 JOB = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--weights", "fp8")
 LIMITS = ("--gpus", "16", "--tpot", "20ms", "--ttft", "1s", "--isl", "4096", "--osl", "512")

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @cache
 def scenario(tp: int = 8, **choices: Any) -> Scenario:  # noqa: ANN401  as nhalf.load
-    return nhalf.load("llama-3.1-70b", on=choices.pop("on", "h100-sxm"), tp=tp, stack="priors", **choices)
+    found = nhalf.load("llama-3.1-70b", on=choices.pop("on", "h100-sxm"), tp=tp, stack="priors", **choices)
+    return replace(found, residual=(0.0, 0.0))  # draws alone
 
 
 def step_s(scenario: Scenario) -> float:

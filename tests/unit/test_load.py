@@ -59,7 +59,7 @@ def test_arrays_of_a_batch_and_of_lengths_are_the_numbers_of_one_scenario() -> N
     batch, isl = np.array([1, 16, 64]), np.array([512, 1024, 2048])
     found = nhalf.decode(load(batch=batch, isl=isl, osl=256)).value
     each = [nhalf.decode(load(batch=int(b), isl=int(n), osl=256)).value for b, n in zip(batch, isl, strict=True)]
-    np.testing.assert_allclose(found, each, rtol=1e-12)
+    assert np.asarray(found) == pytest.approx(np.array(each), rel=1e-12)
 
 
 def test_a_choice_of_none_is_the_default() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -100,3 +101,26 @@ def test_pins_are_exact_and_name_no_place() -> None:
         assert [s.operator for s in requirement.specifier] == ["=="], requirement
         assert requirement.url is None
     assert "torch" not in pins()
+
+
+def imports(room: str) -> dict[str, set[str]]:
+    """Return what each module of a room imports of it, for types as well."""
+    inside = [name for name in modules() if name.startswith(f"nhalf.{room}.")]
+    found: dict[str, set[str]] = {}
+    for name in inside:
+        path = PACKAGE.parent.joinpath(*name.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+        named = {f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
+        named |= {node.module for node in nodes if node.module}
+        found[name] = named & set(inside) - {name}
+    return found
+
+
+@pytest.mark.parametrize("room", ["loading"])
+def test_no_module_of_a_room_imports_itself_through_others(room: str) -> None:
+    found = imports(room)
+    reached = {name: set(inside) for name, inside in found.items()}
+    for _ in found:
+        reached = {name: inside.union(*(found[each] for each in inside)) for name, inside in reached.items()}
+    assert [name for name, inside in reached.items() if name in inside] == []

@@ -64,7 +64,8 @@ def test_rows_without_a_measured_time_do_not_count() -> None:
     ("text", "trips"),
     [
         ("median>10%", True), ("median>30%", False), ("p90>0.1", True), ("bias>10%", True), ("coverage<50%", True),
-        ("coverage<10%", False), ("refused>20%", True), ("refused>30%", False), ("P90 >= 15 %", True), ("median<=0.3", True),
+        ("coverage<10%", False), ("refused>20%", True), ("refused>30%", False), ("P90 >= 15 %", True),
+        ("median<=0.3", True),
     ],
 )  # fmt: skip
 def test_a_limit_trips_beyond_its_value(text: str, trips: bool) -> None:  # noqa: FBT001  a table

@@ -50,6 +50,7 @@ def buy(model: str, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN4
 def answer(command: str, model: str, texts: tuple[str, ...], given: Mapping[str, Any]) -> None:
     """Answer `nhalf buy`, or `nhalf whatif`, which knows no prices."""
     request = flags.request(model, given)
+    stated = any(given[name] is not None for name in FLAGS)
     mix = shares(given["mix"])
     batches = tuple(mix) if mix and not given["batch"] else tuple(map(int, request.batches or BATCHES))
     found: list[Purchase] = []
@@ -57,9 +58,7 @@ def answer(command: str, model: str, texts: tuple[str, ...], given: Mapping[str,
     defaults: dict[Default, None] = {}
     told: dict[str, None] = {}
     for system in request.systems:
-        loaded, alone, taken = layouts(
-            replace(request, batches=(1,), systems=(system,)), stated=any(given.get(flag) for flag in FLAGS)
-        )
+        loaded, alone, taken = layouts(replace(request, batches=(1,), systems=(system,)), stated=stated)
         listed = texts or standard(loaded.scenarios)
         chosen, warnings = read_options(alone, loaded.scenarios, listed, prices=command == "buy")
         found.append(purchase(loaded.scenarios, chosen, batches, mix))

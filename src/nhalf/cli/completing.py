@@ -6,7 +6,7 @@ The types stand in for those of the options only while a shell asks, so no other
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -53,13 +53,13 @@ def prepare(command: click.Command) -> click.Command:
     if VARIABLE not in os.environ:
         return command
     for param in command.params:
-        found = _type(param)
+        found = type_of(param)
         if found is not None:
             param.type = found
     return command
 
 
-def _type(param: click.Parameter) -> Any | None:  # noqa: ANN401  a click type
+def type_of(param: click.Parameter) -> _Words | None:
     """Return the type that completes a parameter, None where nothing is known of it."""
     known = {row.on_command_line: row for row in INPUTS if row.words or row.catalogue}
     for name in (*param.opts, param.name or ""):

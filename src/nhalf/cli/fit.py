@@ -48,12 +48,10 @@ _MARKED = {"--model": "llama-3.1-70b"}
     "nhalf[report].",
 )
 @forms.option
-def fit(
-    logs: tuple[str, ...], model: str | None, batch: str | None, other: str | None, gates: tuple[str, ...], files: tuple[str, ...],
-    **flags: str | None,
-) -> None:  # fmt: skip
+def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], **flags: str | None) -> None:
     """Fit the benchmark logs in FILE...: a file, several, a folder, - for standard input, .gz as well."""
     asked = [gate.parse(text) for text in gates]
+    model, batch, other = (flags.pop(name) for name in ("model", "batch", "other"))
     said = told(**flags)
     found, refused = fitted(logs, said)
     marks, doubts = marked(found, model, batch)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nhalf.cli import following
+from nhalf.loading.choices import LENGTHS, TEXTS
 from nhalf.loading.degrees import FIELDS
 from nhalf.loading.options import NAMES as OPTIONS
-from nhalf.loading.request import LENGTHS, TEXTS
 from nhalf.report import plan_several as several
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Commands whose arguments are quantities, which a sign makes look like options."""
+"""Quantities of a command line: arguments that a sign makes look like options, and whole numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ import re
 
 import click
 
+from nhalf import units
 from nhalf.errors import InputError
+
+
+class Count(click.types.IntParamType):
+    """A whole number of 1 or more in plain digits, which Python would read in any alphabet."""
+
+    name = "count"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of a text; a default is one already."""
+        del ctx
+        return value if isinstance(value, int) else units.parse_count(str(value), where=param.opts[0] if param else "")
 
 
 class WithQuantities(click.Command):

@@ -11,6 +11,7 @@ import click
 from nhalf.catalog import store
 from nhalf.catalog.topology import GENERATIONS, lender, machine
 from nhalf.cli import forms, output
+from nhalf.cli.quantities import Count
 from nhalf.errors import InputError
 from nhalf.evidence.readers.source import Source
 from nhalf.evidence.readers.topo import read
@@ -22,7 +23,7 @@ from nhalf.report import topo as report
 @click.argument("source")
 @click.option("--on", "system", metavar="SYSTEM", help="A system with these GPUs: says how fast an NVLink is.")
 @click.option(
-    "--pcie", type=int, metavar="N", help=f"Generation of the slots: {', '.join(map(str, GENERATIONS))}.  [assumed]"
+    "--pcie", type=Count(), metavar="N", help=f"Generation of the slots: {', '.join(map(str, GENERATIONS))}.  [assumed]"
 )
 @click.option("--save", metavar="FILE", help="Write the machine as a system like SYSTEM, for NHALF_CATALOG.")
 @forms.option

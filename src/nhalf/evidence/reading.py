@@ -79,5 +79,9 @@ def _completed(table: Table, given: dict[str, Op | Mode | int]) -> Table:
         table = replace(table, notes=(*table.notes, Note(code="not-taken", text=f"not taken as given: {text}")))
     if not missing:
         return table
+    told = {name: missing.get(name, getattr(table, name)) for name in ("ranks", "nodes")}
+    if told["ranks"] and told["nodes"] and told["nodes"] > told["ranks"]:
+        what = f"{told['nodes']:,} nodes are more than {told['ranks']:,} ranks"
+        raise InputError(what, where="--nodes" if "nodes" in missing else "--ranks", allowed=f"1 to {told['ranks']:,}")
     text = f"the log does not say it; taken as given: {', '.join(f'{name} {value}' for name, value in missing.items())}"
     return replace(table, notes=(*table.notes, Note(code="given", text=text)), **missing)  # type: ignore[arg-type]

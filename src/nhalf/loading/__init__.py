@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from nhalf.loading.choices import Request as Request
     from nhalf.loading.defaults import Default as Default
     from nhalf.loading.degrees import Degrees as Degrees
     from nhalf.loading.request import Loaded as Loaded
-    from nhalf.loading.request import Request as Request
     from nhalf.loading.request import load as load
     from nhalf.loading.request import scenarios as scenarios
     from nhalf.loading.request import with_peers as with_peers
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "Default": "defaults",
     "Degrees": "degrees",
-    **dict.fromkeys(("Loaded", "Request", "load", "scenarios", "with_peers"), "request"),
+    "Request": "choices",
+    **dict.fromkeys(("Loaded", "load", "scenarios", "with_peers"), "request"),
 }
 
 

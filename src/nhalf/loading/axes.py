@@ -16,15 +16,16 @@ from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout, check
 from nhalf.loading.changes import unit_of
 from nhalf.loading.degrees import FIELDS, FLAGS, Degrees
-from nhalf.loading.inputs import INPUTS
+from nhalf.loading.inputs import BY_NAME, INPUTS, of_part
 from nhalf.loading.request import scenarios
+from nhalf.loading.switches import check_split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from nhalf.breakdown import Array
+    from nhalf.loading.choices import Request
     from nhalf.loading.defaults import Default
-    from nhalf.loading.request import Request
     from nhalf.scenario import Scenario
 
 _AXES: Final = tuple(row for row in INPUTS if row.axis)
@@ -32,6 +33,8 @@ NAMES: Final = tuple(row.name for row in _AXES if row.cell == "name")
 """Axes that choose another system, stack or number format."""
 WORKLOAD: Final = {row.name: row.path for row in _AXES if row.cell == "number"}
 """Axes of whole numbers, by the words of their flags."""
+OPTIONS: Final = {row.name: row.path for row in of_part("options") if row.axis}
+"""Axes of options that are numbers."""
 POINTS: Final = 25
 """How many values a range of quantities has that does not say."""
 _RANGES: Final = (
@@ -97,7 +100,7 @@ def _axes(request: Request, texts: Sequence[str]) -> list[_Axis]:
                 f"{text!r} is no name=values", where="--axis", allowed="such as tp=1,2,4,8 or batch=1:512:x2"
             )
         plain = name.replace("-", "_")
-        found.append(_Axis(name=plain if plain in (*FLAGS, *NAMES, *WORKLOAD) else name, text=values))
+        found.append(_Axis(name=plain if plain in (*FLAGS, *NAMES, *WORKLOAD, *OPTIONS) else name, text=values))
     names = [axis.name for axis in found]
     for name in names:
         if names.count(name) > 1:
@@ -167,6 +170,7 @@ def _cell(labels: tuple[str | int, ...], found: Scenario, layout: Layout, paths:
     try:
         moved = found.having(paths)
         check(layout, moved.transformer, moved.system.fabric)
+        check_split(layout.context_parallel, moved.workload.context_tokens)
     except InputError as error:
         return Cell(labels=labels, scenario=None, reason=error.what)
     return Cell(labels=labels, scenario=replace(moved, layout=layout))
@@ -183,9 +187,9 @@ def _loaded(request: Request, names: dict[str, str | int]) -> Scenario | InputEr
 def _inner(axis: _Axis, base: Scenario) -> Inner:
     """Return an axis of numbers."""
     known = dict(base.inputs())
-    path = WORKLOAD.get(axis.name, axis.name)
+    path = (WORKLOAD | OPTIONS).get(axis.name, axis.name)
     if path not in known:
-        names = [*FLAGS, *NAMES, *WORKLOAD]
+        names = [*FLAGS, *NAMES, *WORKLOAD, *OPTIONS]
         raise InputError(
             f"there is no axis {axis.name!r}",
             where="--axis",
@@ -196,6 +200,9 @@ def _inner(axis: _Axis, base: Scenario) -> Inner:
         values = np.array(units.parse_int_list(axis.text, where=axis.where), dtype=np.float64)
     else:
         values = quantities(axis.text, unit_of(path), where=axis.where)
+    if axis.name in OPTIONS:
+        for value in values.tolist():
+            BY_NAME[axis.name].read(f"{value:g}", axis.where)
     if path.endswith("_efficiency") and np.any((values <= 0) | (values > 1)):
         raise InputError("an efficiency is a share of a datasheet rate", where=axis.where, allowed="above 0, at most 1")
     if path.endswith(("bandwidth_bytes_per_s", "_flop_per_s")) and np.any(values <= 0):

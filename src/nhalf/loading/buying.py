@@ -13,7 +13,8 @@ from nhalf.loading.degrees import Degrees
 from nhalf.loading.request import scenarios
 
 if TYPE_CHECKING:
-    from nhalf.loading.request import Loaded, Request
+    from nhalf.loading.choices import Request
+    from nhalf.loading.request import Loaded
 
 BATCHES: Final = (1, 16, 128)
 """The batches looked at where none are named."""
@@ -22,7 +23,7 @@ BATCHES: Final = (1, 16, 128)
 def layouts(request: Request, *, stated: bool) -> tuple[Loaded, Request, tuple[Default, ...]]:
     """Return the scenarios of a request; without degrees, TP over the largest part of a node that the model allows.
 
-    `stated` tells whether a flag states a degree, were it 1.
+    `stated` says that there are degrees, be they 1.
     """
     if stated or request.degrees != Degrees():
         loaded = scenarios(request)

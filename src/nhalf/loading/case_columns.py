@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nhalf.errors import InputError
+from nhalf.layout import MOST_DEVICES
 from nhalf.loading.inputs import of_cell
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ def texts_of(table: Table, name: str, defaults: Mapping[str, str]) -> list[str]:
     default = defaults.get(name, "")
     if name not in table.header:
         return [default] * len(table.rows)
-    return [cell.strip() or default for cell in table.column(name)]
+    cells = table.column(name)
+    meant = {cell: cell.strip() or default for cell in set(cells)}  # most cells of a long table are repeated
+    return [meant[cell] for cell in cells]
 
 
 def numbers_of(table: Table, defaults: Mapping[str, str], refused: list[str]) -> dict[str, Array]:
@@ -61,17 +63,20 @@ def _drafted(found: Mapping[str, Array], refused: list[str]) -> None:
 
 def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
     """Return a column as numbers; a cell that is none refuses its row."""
+    numbers = {text: _number(text) for text in set(texts)}
+    wrong = {text for text, number in numbers.items() if text and math.isnan(number)}  # an empty cell is none
+    for row, text in enumerate(texts) if wrong else ():
+        if text in wrong:
+            refused[row] = refused[row] or f"{name} {text!r} is not a number"
+    return np.array([numbers[text] for text in texts])
+
+
+def _number(text: str) -> float:
+    """Return the number of a cell, NaN where it is none; digits of other alphabets, which Python reads, are none."""
     try:
-        found = np.array([text or "nan" for text in texts], dtype=np.float64)
+        return float(text) if text.isascii() else math.nan
     except ValueError:
-        found = np.full(len(texts), np.nan)
-        for row, text in enumerate(texts):
-            with contextlib.suppress(ValueError):
-                found[row] = float(text or "nan")
-    for row in np.flatnonzero(np.isnan(found)).tolist():
-        if texts[row]:  # a cell that says "nan" is not an empty one
-            refused[row] = refused[row] or f"{name} {texts[row]!r} is not a number"
-    return found
+        return math.nan
 
 
 def _within(texts: Sequence[str], found: Array, name: str, refused: list[str]) -> None:
@@ -88,13 +93,11 @@ def degree(text: str, name: str, *, where: str = "") -> int:
     Raises
     ------
     InputError
-        It is no whole number of 1 or more.
+        It is no whole number of 1 or more, or more than any machine has devices.
     """
-    try:
-        number = float(text or 1)
-    except ValueError:
-        number = math.nan
-    if not (number >= 1 and number.is_integer()):
+    number = _number(text or "1")
+    if not (1 <= number <= MOST_DEVICES and number.is_integer()):
         what = f"{name} {text!r}" if where and where != name else repr(text)
-        raise InputError(f"{what} is not a whole number of 1 or more", where=where or name)
+        allowed = f"1 to {MOST_DEVICES:,}" if number > MOST_DEVICES else ""
+        raise InputError(f"{what} is not a whole number of 1 or more", where=where or name, allowed=allowed)
     return int(number)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from nhalf.loading.case_defaults import check
 from nhalf.loading.cases import Options
 from nhalf.loading.inputs import BY_NAME
+from nhalf.loading.readers import not_empty
 from nhalf.loading.stack_file import PRIORS, read_stack
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def options(stack: str | None, defaults: Mapping[str, str | None]) -> Options:
     InputError
         The file of the stack cannot be read, or a flag says what no row can mean.
     """
+    not_empty({BY_NAME[name].on_command_line: text for name, text in defaults.items()} | {"--stack": stack})
     given = {BY_NAME[name].column: text for name, text in defaults.items() if text}
     check(given)
     if stack is None:

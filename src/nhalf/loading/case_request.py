@@ -8,10 +8,11 @@ import numpy as np
 
 from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.case_columns import DEGREES, degree
+from nhalf.loading.choices import Request
 from nhalf.loading.degrees import Degrees
 from nhalf.loading.dtypes import DTYPES
+from nhalf.loading.inputs import of_part
 from nhalf.loading.model import model_of
-from nhalf.loading.request import Request
 from nhalf.transformer import BITS, KV_BYTES
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def request_of(cells: Mapping[str, str], at: Mapping[str, Array], stack: StackFi
     transformer, stored = model_of(cells["model"])
     degrees = _degrees(cells, transformer)
     replicas = degree(cells["attention_dp"], "attention_dp") if transformer.mixture is None else 1
+    options = {row.name: cells[row.column] for row in of_part("options") if row.column and cells[row.column]}
     return Request(
         model=cells["model"],
         systems=(cells["system"],),
@@ -44,7 +46,7 @@ def request_of(cells: Mapping[str, str], at: Mapping[str, Array], stack: StackFi
         mode=cells["mode"] or None,
         stack=stack,
         load=_load({**at, "batch": np.maximum(at["batch"] / replicas, 1.0)}),
-    )
+    ).updated(options, lambda row: row.column)
 
 
 def _weights(cells: Mapping[str, str], transformer: Transformer, stored: str) -> str:

@@ -114,27 +114,34 @@ def cases(table: Table, options: Options | None = None) -> Cases:
             raise InputError(f"no column {' or '.join(names)}", where=table.path, do=near or "add the column")
     refused = [""] * len(table.rows)
     columns = numbers_of(table, chosen.defaults, refused)
-    keys: dict[tuple[str, ...], list[int]] = {}
-    texts = [texts_of(table, name, chosen.defaults) for name in (*NAMES, *DEGREES)]
-    for row, key in enumerate(zip(*texts, strict=True)):
-        missing = next((name for name, text in zip(_NAMED, key, strict=False) if not text), "")
-        if missing:
-            refused[row] = refused[row] or f"{missing}: the cell is empty"
-        if not refused[row]:
-            keys.setdefault(key, []).append(row)
     groups = []
-    for key, rows in keys.items():
-        cells = dict(zip((*NAMES, *DEGREES), key, strict=True))
+    for cells, rows in _alike(table, chosen.defaults, refused):
         try:
-            group = _group(cells, np.array(rows), columns, chosen)
+            group = _group(cells, rows, columns, chosen)
             _refuse_too_long(group, refused)
-            held = np.array([row for row in rows if not refused[row]], dtype=np.intp)
+            held = np.array([row for row in rows.tolist() if not refused[row]], dtype=np.intp)
             if len(held):
                 groups.append(group if len(held) == len(rows) else _group(cells, held, columns, chosen))
         except InputError as error:
-            for row in rows:
+            for row in rows.tolist():
                 refused[row] = _in_a_cell(error)
     return Cases(table=table, groups=tuple(groups), refused=refused, defaults=chosen.defaults)
+
+
+def _alike(table: Table, defaults: Mapping[str, str], refused: list[str]) -> list[tuple[dict[str, str], Indices]]:
+    """Return the cells of names and degrees that rows share, and the rows that are not refused."""
+    texts = [texts_of(table, name, defaults) for name in (*NAMES, *DEGREES)]
+    kinds: dict[tuple[str, ...], int] = {}
+    kind = np.array([kinds.setdefault(key, len(kinds)) for key in zip(*texts, strict=True)], dtype=np.intp)
+    for key, number in kinds.items():
+        missing = next((name for name, text in zip(_NAMED, key, strict=False) if not text), "")
+        for row in np.flatnonzero(kind == number).tolist() if missing else ():
+            refused[row] = refused[row] or f"{missing}: the cell is empty"
+    kind[[row for row, why in enumerate(refused) if why]] = len(kinds)
+    order = np.argsort(kind, kind="stable")
+    parts = np.split(order, np.searchsorted(kind[order], np.arange(1, len(kinds) + 1)))
+    named = (dict(zip((*NAMES, *DEGREES), key, strict=True)) for key in kinds)
+    return [(cells, rows) for cells, rows in zip(named, parts, strict=False) if len(rows)]
 
 
 def _refuse_too_long(group: Group, refused: list[str]) -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from nhalf.library import Library, Rule
     from nhalf.system import System
 
+LEAST_RATE, MOST_RATE = 1e6, 1e18
+"""Arithmetic of a collective runs at no rate beyond these [bytes/s]."""
 SIZES: Final = "1KiB:1GiB"
 LIBRARY: Final = "vllm"
 HELP: Final = ("nvls", "sharp", "torus")
@@ -91,7 +93,11 @@ def load(asked: Asked) -> Loaded:
     sizes, said = _sizes(asked)
     gamma = 0.0
     if asked.reduce_at is not None:
-        gamma = 1.0 / units.parse(asked.reduce_at, "bandwidth", where="--reduce-at")
+        rate = units.parse(asked.reduce_at, "bandwidth", where="--reduce-at")
+        if not LEAST_RATE <= rate <= MOST_RATE:
+            allowed = f"{units.format_bandwidth(LEAST_RATE)} to {units.format_bandwidth(MOST_RATE)}"
+            raise InputError(f"{asked.reduce_at!r} is beyond reason", where="--reduce-at", allowed=allowed)
+        gamma = 1.0 / rate
     if asked.system is None:
         loaded = _on_link(asked, op, ranks, sizes)
     elif asked.link:

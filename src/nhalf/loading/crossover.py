@@ -10,10 +10,11 @@ from nhalf.catalog.curves import find
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError
 from nhalf.layout import check
-from nhalf.loading.request import Request, scenarios
+from nhalf.loading.request import scenarios
 
 if TYPE_CHECKING:
     from nhalf.curve import MeasuredCurve
+    from nhalf.loading.choices import Request
     from nhalf.scenario import Scenario
 
 DEGREES: Final = (2, 4, 8, 16)

@@ -15,7 +15,7 @@ from nhalf.loading.kv_rule import default_kv
 from nhalf.transformer import WEIGHT_BYTES
 
 if TYPE_CHECKING:
-    from nhalf.loading.request import Request
+    from nhalf.loading.choices import Request
     from nhalf.transformer import Transformer
 
 

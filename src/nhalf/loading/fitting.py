@@ -14,6 +14,7 @@ from nhalf.evidence.fit import fit
 from nhalf.evidence.marks import marks
 from nhalf.evidence.reading import completed
 from nhalf.loading.model import transformer_of
+from nhalf.loading.readers import not_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,13 +48,11 @@ def told(
     Raises
     ------
     InputError
-        A count is none, there are more nodes than ranks, or the system is not known.
+        A count is none, or the system is not known.
     """
     counts = {"ranks": ranks, "nodes": nodes}
+    not_empty({"--format": format_, "--on": system, **{f"--{name}": text for name, text in counts.items()}})
     read = {name: units.parse_count(text, where=f"--{name}") if text else None for name, text in counts.items()}
-    if read["ranks"] and read["nodes"] and read["nodes"] > read["ranks"]:
-        what = f"{read['nodes']:,} nodes are more than {read['ranks']:,} ranks"
-        raise InputError(what, where="--nodes", allowed=f"1 to {read['ranks']}")
     found = store.system(system, where="--on")[0] if system else None
     return Told(op=op, ranks=read["ranks"], nodes=read["nodes"], mode=mode, format_=format_, system=found)
 

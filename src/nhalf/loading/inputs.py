@@ -239,7 +239,8 @@ INPUTS: Final[tuple[Input, ...]] = (
         help="Run M small collectives as one.",
     ),
     Input(
-        name="overlap", read=read.share, metavar="FRACTION", path="stack.remedies.overlap_share", option=True,
+        name="overlap", read=read.share, metavar="FRACTION", path="stack.remedies.overlap_share", axis=True,
+        option=True,
         help="Share of the collectives that may run under compute.",
     ),
     Input(

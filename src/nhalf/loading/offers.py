@@ -18,7 +18,8 @@ from nhalf.loading.request import scenarios
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.loading.request import Loaded, Request
+    from nhalf.loading.choices import Request
+    from nhalf.loading.request import Loaded
     from nhalf.scenario import Scenario
 
 LINKS: Final = {

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from nhalf.decide.candidates import Goal
     from nhalf.decide.search import Plan
+    from nhalf.loading.choices import Request
     from nhalf.loading.launch import Launched
-    from nhalf.loading.request import Request
     from nhalf.scenario import Scenario
 
 MOST: Final = 4096

@@ -10,8 +10,9 @@ from nhalf.decide.regime import crossover
 from nhalf.decide.scaling_curve import LABELS, Known, Point
 from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.case_table import Table, read_table
+from nhalf.loading.choices import Request
 from nhalf.loading.degrees import Degrees
-from nhalf.loading.request import Request, scenarios
+from nhalf.loading.request import scenarios
 from nhalf.predict.memory import held_weights
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.errors import InputError, did_you_mean
+from nhalf.loading.choices import Request
 from nhalf.loading.files import read_toml
 from nhalf.loading.inputs import BY_NAME, NAME_OF, of_part
 from nhalf.loading.readers import count, counts, names
-from nhalf.loading.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,11 +17,12 @@ from nhalf.loading.links import link
 from nhalf.predict.routed import FP8_TOKEN_BYTES
 
 if TYPE_CHECKING:
+    from nhalf.breakdown import Quantity
     from nhalf.fabric import Fabric
     from nhalf.link import Link
+    from nhalf.loading.choices import Request
     from nhalf.loading.degrees import Degrees
     from nhalf.loading.options import Options
-    from nhalf.loading.request import Request
     from nhalf.scenario import Scenario
     from nhalf.transformer import Transformer
 
@@ -45,7 +46,7 @@ def check(request: Request, transformer: Transformer) -> None:
     _check_phase(request)
     _check_draft(options)
     _check_experts(options, degrees, transformer)
-    _check_context(request)
+    check_split(max(request.degrees.cp), _tokens(request))
     if options.cp_exchange is not None and max(degrees.cp) == 1:
         raise InputError("nothing is split by context", where="--cp-exchange", do="add --cp 2, or leave it out")
     if options.overlap is not None and options.two_batch_overlap:
@@ -60,14 +61,26 @@ def check(request: Request, transformer: Transformer) -> None:
         raise InputError(what, where="--fuse", allowed=f"1 to {transformer.block_count}")
 
 
-def _check_context(request: Request) -> None:
-    """Refuse more ranks of a context than it has tokens."""
+def _tokens(request: Request) -> Quantity:
+    """Return the tokens of a sequence that context parallelism splits."""
+    if request.load is not None:
+        return request.load["context_tokens"]
     prompt, output = (0.0 if length is None else length for length in (request.isl, request.osl))
-    whole = prompt + output / 2 if request.context is None else request.context
-    tokens = max(float(np.min(whole if request.load is None else request.load["context_tokens"])), 1.0)
-    if max(request.degrees.cp) > tokens:
-        what = f"CP {max(request.degrees.cp)} is more than the {tokens:,.0f} tokens that it splits"
-        raise InputError(what, where="--cp", allowed=f"1 to {tokens:.0f}")
+    return prompt + output / 2 if request.context is None else request.context
+
+
+def check_split(degree: int, tokens: Quantity) -> None:
+    """Refuse more ranks of a context than the shortest one has tokens.
+
+    Raises
+    ------
+    InputError
+        There are.
+    """
+    least = max(float(np.min(tokens)), 1.0)
+    if degree > least:
+        what = f"CP {degree} is more than the {least:,.0f} tokens that it splits"
+        raise InputError(what, where="--cp", allowed=f"1 to {least:.0f}")
 
 
 def _check_phase(request: Request) -> None:

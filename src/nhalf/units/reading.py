@@ -37,6 +37,8 @@ def parse(text: str, dimension: str, *, where: str = "") -> float:
     value = scaled(mantissa, exponent, scale)
     if not math.isfinite(value):
         raise _refusal(f"{quoted(text)} is too large", want, where)
+    if value == 0.0 and float(mantissa) > 0.0:
+        raise _refusal(f"{quoted(text)} is too small", want, where)
     if sign == "-" and value > 0.0:
         raise _refusal(f"{quoted(text)} is negative", want, where)
     if value == 0.0 and not want.zero:

@@ -1,0 +1,129 @@
+"""Where the rows of a sweep go, whether there is room for them, and how far it is."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nhalf import units
+from nhalf.cli import forms, output, page_file
+from nhalf.errors import InputError
+from nhalf.report import sweep_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_EVERY_S = 10.0
+_ROW_BYTES = {False: 200, True: 50}  # of a row of text and of Parquet, at least
+
+
+def files_of(files: tuple[str, ...]) -> tuple[list[str], str]:
+    """Return the pages that are asked for, and the file of the table, empty where none is.
+
+    With --csv and no file the table goes to the output, as with `-o -`.
+
+    Raises
+    ------
+    InputError
+        There is more than one table.
+    """
+    pages = [file for file in files if page_file.is_page(file)]
+    tables = [file for file in files if file not in pages]
+    if len(tables) > 1:
+        raise InputError("a sweep is written to one table", where="-o", allowed="one table, and pages beside it")
+    page_file.check(pages)
+    alone = "-" if not files and forms.asked() == "csv" else ""
+    return pages, tables[0] if tables else alone
+
+
+def check_room(path: Path, points: int) -> None:
+    """Refuse a table that the disk cannot hold.
+
+    Raises
+    ------
+    InputError
+        Its rows take more than is free.
+    """
+    folder = path.parent
+    if not folder.is_dir():
+        return  # the writer says so
+    needed, free = points * _ROW_BYTES[path.suffix.lower() == ".parquet"], shutil.disk_usage(folder).free
+    if needed > free:
+        least, left = (units.format_size(float(each), binary=False) for each in (needed, free))
+        raise InputError(
+            f"{points:.3g} rows take about {least}, and {left} are free",
+            where=str(path), do="shorten an axis, or write .parquet",
+        )  # fmt: skip
+
+
+def _span(seconds: float) -> str:
+    """Return a time [s] in the unit that suits it."""
+    for length, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {name}"
+    return f"{seconds:.0f} s"
+
+
+class Nothing:
+    """No table: only a page, or what the points say as a whole, was asked for."""
+
+    def write(self, columns: Mapping[str, Any]) -> None:
+        """Write nothing."""
+
+    def close(self) -> None:
+        """Close nothing."""
+
+    def abandon(self) -> str:
+        """Leave nothing."""
+        return ""
+
+
+class Standard:
+    """CSV on the standard output."""
+
+    def __init__(self) -> None:
+        self.begun = False
+
+    def write(self, columns: Mapping[str, Any]) -> None:
+        """Write rows, after the header the first time."""
+        if not self.begun:
+            output.write(",".join(columns) + "\n")
+            self.begun = True
+        output.write(sweep_file.plain_csv(columns))
+
+    def close(self) -> None:
+        """Leave the standard output open."""
+
+    def abandon(self) -> str:
+        """Leave what was written."""
+        return ""
+
+
+class Progress:
+    """How far a sweep is, on standard error: a line that is written over on a terminal, else one now and then."""
+
+    def __init__(self, points: int) -> None:
+        self.points, self.begun = points, time.monotonic()
+        self.told = self.begun
+        self.terminal = sys.stderr.isatty()
+
+    def at(self, done: int) -> None:
+        """Say how far it is, when there is something new to say."""
+        now = time.monotonic()
+        if now - self.told < (0.2 if self.terminal else _EVERY_S):
+            return
+        self.told = now
+        rate = done / (now - self.begun)
+        left = (self.points - done) / rate
+        line = f"sweep: {100 * done / self.points:.0f} % of {self.points} points, {rate:.3g}/s, {_span(left)} left"
+        click.echo(f"\r\x1b[K{line}" if self.terminal else line, err=True, nl=not self.terminal)
+
+    def end(self) -> None:
+        """Wipe the line."""
+        if self.terminal:
+            click.echo("\r\x1b[K", err=True, nl=False)
