@@ -372,7 +372,7 @@ def read_all() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("links", r"NHALF_CATALOG, bad\.toml: it is not TOML"),
+        ("links", r"NHALF_CATALOG, bad\.toml: this is not TOML"),
         ("links = 3", r"there is no kind 'links' to add to.*\[links\.NAME\]"),
         ("[lnks.a]\nx = 1", r"there is no kind 'lnks'.*Did you mean 'links'\?"),
         ('[links.a]\nlatency = "2 us"', r"\[a\]: it lacks the required field 'bandwidth'"),
