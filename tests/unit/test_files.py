@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from nhalf.errors import InputError
 from nhalf.loading.files import read_text, write_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_what_a_file_replaces_is_kept_until_the_new_one_is_whole(
@@ -17,7 +20,7 @@ def test_what_a_file_replaces_is_kept_until_the_new_one_is_whole(
     path = tmp_path / "runs.csv"
     path.write_text("measured", encoding="utf-8")
 
-    def full(handle: int) -> None:
+    def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nhalf.errors import NhalfError
+from nhalf.printable import shown
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
@@ -138,15 +139,17 @@ def _told(error: BaseException) -> tuple[str, int]:
         return f"a command is missing\n\n{error.format_message()}", 2
     if isinstance(error, click.ClickException):
         where = f" ({error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
-        return f"{error.format_message()}{where}", 2
+        return _LONG_WORD.sub(lambda word: f"{word[0][:_SHOWN]}...", f"{error.format_message()}{where}"), 2
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return "interrupted", _INTERRUPTED
     if isinstance(error, OSError):
-        return f"the answer cannot be written: {error.strerror or error}", 2
+        from nhalf.cli.output import undone
+
+        return undone(error), 2
     return f"internal error: {type(error).__name__}: {error}. This is a defect of nhalf", 1
 
 
 def _fail(message: str, code: int) -> int:
     """Print a message on standard error and return the code."""
-    click.echo(f"nhalf: {message}", err=True)
+    click.echo(f"nhalf: {shown(message)}", err=True)
     return code

@@ -23,7 +23,7 @@ _MOST_DIGITS: Final = 40
 _LONGEST_NAME: Final = 200
 _INFLATED_BYTES: Final = 64 * 2**20
 _RATIO: Final = 200
-"""Logs and traces become 5 to 60 times smaller by gzip and zstandard; a thousand is a file of one byte over and over."""
+"""Logs and traces become 5 to 60 times smaller when they are packed; a thousand times is one byte over and over."""
 _KINDS: Final = {
     b"\x1f\x8b": "it is packed by gzip: unpack it",
     b"\x28\xb5\x2f\xfd": "it is packed by zstandard: unpack it",
@@ -60,7 +60,7 @@ class Inflation:
         if self._left < 0:
             raise InputError(
                 "it unpacks to far more than a log or a trace would", where=self._where,
-                allowed=f"{_RATIO} times its own size, or {_INFLATED_BYTES:,} bytes", do="unpack it first, if it is one",
+                allowed=f"{_RATIO} times its own size, or {_INFLATED_BYTES:,} bytes", do="unpack it first",
             )  # fmt: skip
 
 

@@ -16,7 +16,6 @@ import stat
 import threading
 import time
 from itertools import count
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from nhalf.errors import InputError
@@ -28,6 +27,7 @@ except ImportError:  # Windows: no locks, so two writers there are only kept apa
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _PRIVATE: Final = re.compile(r"\.nhalf-(?P<pid>\d+)-\d{8}T(?P<start>\d{6})-[0-9a-f]{8}\.part")
 _LONGEST_NAME: Final = 180

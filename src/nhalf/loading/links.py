@@ -9,8 +9,8 @@ from nhalf import units
 from nhalf.catalog import build, files, reading, stated, store
 from nhalf.citation import Datum
 from nhalf.errors import InputError
-from nhalf.link import Link
 from nhalf.files.reading import parse_toml, read_text
+from nhalf.link import Link
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

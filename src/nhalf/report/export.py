@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.errors import InputError
 from nhalf.files.writing import write_bytes, write_text
+from nhalf.printable import shown
 from nhalf.report.figures.figure import WIDE, altair, config, needed
 from nhalf.report.page import html
 
@@ -91,7 +92,7 @@ def write(path: str | Path, make: Callable[[], Page], *, command: str) -> None:
     drawing = _spec(_section(make(), target))
     converter: Any = needed("vl_convert", "vl-convert-python")
     if target.suffix.lower() == ".svg":
-        write_text(target, converter.vegalite_to_svg(drawing))
+        write_text(target, shown(converter.vegalite_to_svg(drawing)))
         return
     write_bytes(target, converter.vegalite_to_png(drawing, scale=_SCALE))
 

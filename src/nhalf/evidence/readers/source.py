@@ -126,10 +126,10 @@ def sources(given: str | Path) -> list[tuple[Source, bool]]:
     if str(given) == STDIN:
         return [(_standard_input(), False)]
     path = Path(given)
-    if path.is_dir():
-        return [(Source(name=str(p), path=p), True) for p in _inside(path)]
     if not _exists(path):
         raise InputError("there is no such file", where=str(path), do="check the path")
+    if path.is_dir():
+        return [(Source(name=str(p), path=p), True) for p in _inside(path)]
     if not path.is_file():  # a pipe, such as `<(zcat log.gz)`, can be read only once
         try:
             with path.open("rb") as stream:
