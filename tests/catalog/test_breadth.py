@@ -461,5 +461,5 @@ def test_a_file_or_folder_that_cannot_be_used_is_refused(tmp_path: Path, monkeyp
     latin = tmp_path / "latin.toml"
     latin.write_bytes(b"title = '\xe9'\n")
     monkeypatch.setenv(overlay.VARIABLE, str(latin))
-    with pytest.raises(InputError, match=r"latin\.toml: it is not UTF-8 text"):
+    with pytest.raises(InputError, match=r"latin\.toml: the file is not UTF-8 text"):
         store.link("ib-ndr")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from nhalf.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LARGEST_BYTES: Final = 64 * 2**20
 """A configuration or scenario larger than this is something else [bytes]."""
@@ -21,6 +20,7 @@ _DEEPEST: Final = 64
 """How many tables or lists may lie in one another."""
 _MOST_DIGITS: Final = 40
 _LONGEST_NAME: Final = 200
+_MOST_FILES: Final = 20_000
 _INFLATED_BYTES: Final = 64 * 2**20
 _RATIO: Final = 200
 """Logs and traces become 5 to 60 times smaller when they are packed; a thousand times is one byte over and over."""
@@ -62,6 +62,29 @@ class Inflation:
                 "it unpacks to far more than a log or a trace would", where=self._where,
                 allowed=f"{_RATIO} times its own size, or {_INFLATED_BYTES:,} bytes", do="unpack it first",
             )  # fmt: skip
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return the files of a folder, looked through to its depth; hidden ones, and what is no file, are left out.
+
+    Raises
+    ------
+    InputError
+        It holds none, or so many that it is no folder of logs or traces.
+    """
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(place, name) for name in names if not name.startswith(".")]
+        if len(found) > _MOST_FILES:
+            raise InputError(
+                "the folder holds too many files", where=str(folder), allowed=f"{_MOST_FILES:,} files",
+                do="name the folder that holds the logs or traces alone",
+            )  # fmt: skip
+    files = [path for path in sorted(found) if path.is_file()]
+    if not files:
+        raise InputError("the folder holds no file", where=str(folder), do="name a folder with logs or traces")
+    return files
 
 
 def encoding(head: bytes) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from nhalf.errors import InputError, quoted
 from nhalf.evidence.readers.protocol import Line
-from nhalf.files.reading import Inflation, encoding
+from nhalf.files.reading import Inflation, encoding, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +31,6 @@ _LOOK = 4096  # bytes to tell the encoding from
 _LONGEST_LINE = 1 << 24  # characters; a JSON file is often one line
 _MOST_STREAMED: Final = 1 << 32
 """A stream that goes on for longer is no log [bytes]."""
-_MOST_FILES: Final = 20_000
-"""A folder that holds more, looked through to its depth, is no folder of logs."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
@@ -129,7 +127,7 @@ def sources(given: str | Path) -> list[tuple[Source, bool]]:
     if not _exists(path):
         raise InputError("there is no such file", where=str(path), do="check the path")
     if path.is_dir():
-        return [(Source(name=str(p), path=p), True) for p in _inside(path)]
+        return [(Source(name=str(p), path=p), True) for p in files_in(path)]
     if not path.is_file():  # a pipe, such as `<(zcat log.gz)`, can be read only once
         try:
             with path.open("rb") as stream:
@@ -147,23 +145,6 @@ def _exists(path: Path) -> bool:
     except (OSError, ValueError) as error:  # a name that is too long, or holds a null
         raise _unreadable(quoted(str(path)), getattr(error, "strerror", "") or str(error)) from error
     return True
-
-
-def _inside(folder: Path) -> list[Path]:
-    """Return the files of a folder, looked through to its depth; hidden ones, and what is no file, are left out."""
-    found: list[Path] = []
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(place, name) for name in names if not name.startswith(".")]
-        if len(found) > _MOST_FILES:
-            raise InputError(
-                "the folder holds too many files", where=str(folder), allowed=f"{_MOST_FILES:,} files",
-                do="name a folder of logs",
-            )  # fmt: skip
-    files = [path for path in sorted(found) if path.is_file()]
-    if not files:
-        raise InputError("the folder holds no file", where=str(folder), do="name a folder with logs")
-    return files
 
 
 def _standard_input() -> Source:
