@@ -198,7 +198,7 @@ def test_what_is_no_trace_gets_one_clear_error(tmp_path: Path, name: str, conten
 def test_a_missing_file_and_an_empty_folder_are_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         study([str(tmp_path / "none.json")], Options())
-    with pytest.raises(InputError, match="no trace is found"):
+    with pytest.raises(InputError, match="the folder holds no file"):
         study([str(tmp_path)], Options())
 
 

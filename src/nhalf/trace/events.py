@@ -196,11 +196,14 @@ def _one_by_one(buffer: bytes, beside: Beside, *, final: bool) -> tuple[list[Eve
 
     `final`: nothing follows, so what makes no sense is not unfinished, but lost.
     """
-    if buffer.lstrip(b" \t\r\n,").startswith(b"]"):  # the list has ended: what follows is the rest of the header
+    buffer = buffer.lstrip(b" \t\r\n,\0")
+    if buffer.startswith(b"]"):  # the list has ended: what follows is the rest of the header
         return [], buffer
     text = buffer.decode("utf-8", "surrogateescape")
     events: list[Event] = []
     at, end, seen = text.find("{"), 0, 0
+    if at < 0 and len(text) > _LONGEST_EVENT:
+        beside.lost, end = beside.lost + 1, len(text)
     while at >= 0:
         try:
             found, end = _PATIENT.raw_decode(text, at)
