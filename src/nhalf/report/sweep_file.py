@@ -188,7 +188,7 @@ class _Parquet:
         polars = _polars()
         if polars is None:
             raise InputError("Parquet needs polars, which is not installed", where="-o",
-                             do="pip install 'nhalf[frames]', or write .csv")  # fmt: skip
+                             do="in the checkout: pip install '.[frames]', or write .csv")  # fmt: skip
         self.polars = polars
         self.draft = Draft(path)
         self.frames: queue.Queue[Any | None] = queue.Queue(maxsize=_AHEAD)

@@ -203,6 +203,6 @@ def _zstd_reader(file: BinaryIO, path: Path) -> tuple[Any, type[Exception]]:
         raise InputError(
             "this file is compressed with zstd, and no reader for it is installed",
             where=str(path),
-            do="pip install 'nhalf[trace]', or unpack it first: zstd -d FILE",
+            do="in the checkout: pip install '.[trace]', or unpack it first: zstd -d FILE",
         ) from None
     return zstd.ZstdFile(file), zstd.ZstdError
