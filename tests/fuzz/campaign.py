@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 
@@ -31,7 +31,7 @@ def tried(seed: int, count: int) -> list[tuple[str, inputs.Input]]:
         inputs.prepare()
         try:
             for number in range(count):
-                random = Random(f"{seed}-{number}")  # noqa: S311  to be repeated, not to be secret
+                random = Random(f"{seed}-{number}")
                 given = (inputs.file if random.random() < 0.5 else inputs.option)(random)
                 if given.name:
                     Path(given.name).write_bytes(given.content)
@@ -40,6 +40,11 @@ def tried(seed: int, count: int) -> list[tuple[str, inputs.Input]]:
         finally:
             os.chdir(home)
     return found
+
+
+def tried_part(seed: int) -> list[tuple[str, inputs.Input]]:
+    """Try the inputs of one task."""
+    return tried(seed, _PART)
 
 
 def main() -> int:
@@ -53,8 +58,8 @@ def main() -> int:
     seeds = [asked.seed * 1_000_000 + part for part in range(parts)]
     counts: Counter[str] = Counter()
     begun = time.monotonic()
-    with ProcessPoolExecutor(max_workers=asked.workers, max_tasks_per_child=20) as pool:
-        for part, found in enumerate(pool.map(tried, seeds, [_PART] * parts), start=1):
+    with get_context("spawn").Pool(asked.workers, maxtasksperchild=20) as pool:
+        for part, found in enumerate(pool.imap(tried_part, seeds), start=1):
             for what, given in found:
                 kind = what[:120]
                 counts[kind] += 1

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-
 from tests.fuzz.mutation import damaged
 from tests.fuzz.trial import ended
 
@@ -194,7 +193,10 @@ NASTY = (
 BASES: dict[str, tuple[tuple[str, ...], ...]] = {
     "link": (("5us", "400GB/s"),),
     "decode": (("llama-3.1-8b", *_ON), ("mixtral-8x7b", "--on", "h100-sxm", "--tp", "4", "--ep", "2")),
-    "collective": (("all-reduce", "--on", "h100-sxm", "--ranks", "8"), ("all-to-all", "5us", "400GB/s", "--ranks", "8")),
+    "collective": (
+        ("all-reduce", "--on", "h100-sxm", "--ranks", "8"),
+        ("all-to-all", "5us", "400GB/s", "--ranks", "8"),
+    ),
     "crossover": (("llama-3.1-8b", "--on", "h100-sxm"),),
     "plan": (("llama-3.1-8b", "--on", "h100-sxm"),),
     "buy": (("llama-3.1-8b", "--on", "h100-sxm"),),

@@ -10,6 +10,7 @@ import re
 import resource
 import signal
 import time
+import warnings
 from dataclasses import dataclass
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn
@@ -61,7 +62,11 @@ def ended(arguments: Sequence[str], given: bytes = b"") -> Ending:
     usual = signal.signal(signal.SIGPROF, _over)
     signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.stdin", stdin):
+        with (
+            contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.stdin", stdin),
+            warnings.catch_warnings(),
+        ):  # fmt: skip
+            warnings.simplefilter("error")  # a warning of NumPy is an answer that rests on no number
             code = run(list(arguments))
     except OvertimeError:
         code = -1

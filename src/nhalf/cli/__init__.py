@@ -40,7 +40,7 @@ COMMANDS = {
 """Each command and its line of help; the module of the same name holds it."""
 _INTERRUPTED = 130
 _LONG_WORD = re.compile(r"\S{400,}|\s{80,}")
-"""A word of a message that only a slip of the user's makes so long: a name of thousands of letters, or as many blanks."""
+"""A word of a message that only a slip or damage makes so long: a name of thousands of letters, or as many blanks."""
 _SHOWN = 80
 _LONGEST = 3000
 

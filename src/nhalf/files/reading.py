@@ -125,11 +125,12 @@ def read_text(path: Path) -> str:
     if len(content) > LARGEST_BYTES:
         raise InputError("the file is too large", where=where, allowed=f"at most {LARGEST_BYTES:,} bytes")
     try:
-        return content.decode(encoding(content[:_LOOK]))
+        text = content.decode(encoding(content[:_LOOK]))
     except UnicodeError as error:
         line = content.count(b"\n", 0, getattr(error, "start", 0)) + 1
         do = next((do for mark, do in _KINDS.items() if content.startswith(mark)), "save it as UTF-8")
         raise InputError("the file is not UTF-8 text", where=f"{where}:{line}", allowed="UTF-8", do=do) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -199,7 +199,7 @@ def _one_by_one(buffer: bytes, beside: Beside, *, final: bool) -> tuple[list[Eve
     buffer = buffer.lstrip(b" \t\r\n,\0")
     if buffer.startswith(b"]"):  # the list has ended: what follows is the rest of the header
         return [], buffer
-    text = buffer.decode("utf-8", "surrogateescape")
+    text = buffer.decode("utf-8", "replace")
     events: list[Event] = []
     at, end, seen = text.find("{"), 0, 0
     if at < 0 and len(text) > _LONGEST_EVENT:
@@ -229,7 +229,7 @@ def _one_by_one(buffer: bytes, beside: Beside, *, final: bool) -> tuple[list[Eve
         if step is None and not text[end : end + _LONG_EVENT].lstrip().startswith("]"):
             step = _NEXT.search(text, end)
         at = step.end() - 1 if step else -1
-    return events, text[end:].encode("utf-8", "surrogateescape")
+    return events, text[end:].encode("utf-8", "replace")
 
 
 def _patient(found: object) -> Event | None:
@@ -238,7 +238,7 @@ def _patient(found: object) -> Event | None:
         return None
     try:
         return msgspec.convert(found, Event, strict=False)
-    except msgspec.ValidationError:
+    except (ValueError, OverflowError):  # msgspec's own is a ValueError, and so is half a character
         pass
     try:
         start, length = float(found.get("ts", 0.0)), found.get("dur")
@@ -253,7 +253,7 @@ def _patient(found: object) -> Event | None:
             tid=found.get("tid"),
             args=msgspec.convert(args, Args, strict=False) if isinstance(args, dict) else None,
         )
-    except (TypeError, ValueError, OverflowError, msgspec.ValidationError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 
