@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from random import Random
 
 NUMBERS = (
-    b"0", b"-1", b"nan", b"inf", b"Infinity", b"-Infinity", b"1e400", b"1e-400", b"9" * 400, b"9" * 5000,
-    b"1e308", b"-0.0", b"1e18", b"123456789012345678901", b'""', b"null", b"true", b"[]", b"{}", b'"x"', b"0x1F", b"1,5",
-    b"1_0", b".5", b"5.", b"--5", b"1e", "½".encode(), "٣".encode(), b"1e400 MB", b"99999999999999999999", b"1e30",
+    b"0", b"-1", b"nan", b"inf", b"Infinity", b"-Infinity", b"1e400", b"1e-400", b"9" * 400, b"9" * 5000, b"1e308",
+    b"-0.0", b"1e18", b"123456789012345678901", b'""', b"null", b"true", b"[]", b"{}", b'"x"', b"0x1F", b"1,5", b"1_0",
+    b".5", b"5.", b"--5", b"1e", "½".encode(), "٣".encode(), b"1e400 MB", b"99999999999999999999", b"1e30",
 )  # fmt: skip
 TEXTS = (*NUMBERS, b'"<script>alert(1)</script>"', b'"../../x"', b'"\\u0000"', b'"\\ud800"', b'"\\u001b]0;x\\u0007"')
 LUMPS = (

@@ -66,7 +66,7 @@ def ended(arguments: Sequence[str], given: bytes = b"") -> Ending:
             contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.stdin", stdin),
             warnings.catch_warnings(),
         ):  # fmt: skip
-            warnings.simplefilter("error")  # a warning of NumPy is an answer that rests on no number
+            warnings.simplefilter("error", RuntimeWarning)  # a warning of NumPy is an answer that rests on no number
             code = run(list(arguments))
     except OvertimeError:
         code = -1

@@ -82,7 +82,7 @@ class Cleaner:
     def clean(self, text: str) -> str:
         """Return one line without what was added to it; a number of more digits than any tool prints is none."""
         if len(text) > _LONG:
-            text = _BLANKS.sub(" ", _DIGITS.sub("null", text))
+            text = _BLANKS.sub(" ", _DIGITS.sub("nan", text))
             if len(text) > _LONGEST and '"' not in text:  # of a line of JSON all is read
                 text = text[:_LONGEST]
         text = self._unnumbered(_basic(text))
