@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from dataclasses import dataclass, field
@@ -226,8 +225,8 @@ def _one_by_one(buffer: bytes, beside: Beside, *, final: bool) -> tuple[list[Eve
         elif found.keys() & {"ph", "ts", "name"}:
             beside.lost += 1
         step = _AFTER.match(text, end)
-        if step is None and not text[end : end + _LONG_EVENT].lstrip().startswith("]"):
-            step = _NEXT.search(text, end)
+        if step is None and not (event and text[end : end + _LONG_EVENT].lstrip().startswith("]")):
+            step = _NEXT.search(text, end)  # not between events: inside the arguments of a damaged one
         at = step.end() - 1 if step else -1
     return events, text[end:].encode("utf-8", "replace")
 
@@ -282,8 +281,10 @@ def _last(path: Path, buffer: bytes, beside: Beside) -> list[Event]:
     events, left = _one_by_one(rest, beside, final=True)
     tail = left.strip()
     if tail.startswith(b"]"):
-        with contextlib.suppress(ValueError, RecursionError):
+        try:
             beside.header.update(json.loads(b'{"traceEvents":[' + tail, strict=False))
+        except (ValueError, RecursionError):
+            beside.lost += tail.count(b'"ph"')
         return events
     if not (beside.cut or events or beside.lost or tail.strip(b"[]} \t\r\n")):
         raise _no_events(path)
