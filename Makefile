@@ -1,6 +1,8 @@
-# Needs only Python >= 3.11, make and git. Everything is installed into .venv, at the versions of constraints.txt.
+# Needs only Python >= 3.11, make and git. Everything is installed into .venv: what others made at the versions and by
+# the hashes of constraints.txt, then nhalf alone.
 #   make demo    the first example of the README, and how one answer of each other command begins
 #   make test    lint, types, import floors, tests
+#   make fuzz    100,000 damaged inputs and odd options, for an hour or two
 #   make bench   speed budgets (studies that need data are scripts in tests/bench)
 #   make format  let ruff rewrite what it can
 #   make clean   remove .venv, caches and builds
@@ -8,7 +10,8 @@
 PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 install --quiet --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 install --quiet
+OWN := $(PIP) --no-deps --no-build-isolation --editable .
 
 # A virtual environment holds absolute paths: the key makes a moved or copied tree build its own.
 KEY := $(shell pwd | cksum | cut -d ' ' -f 1)
@@ -26,11 +29,11 @@ ROOMS := \
   'trace tests/golden/trace/tp2_slow1'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench format clean python
+.PHONY: help demo test fuzz bench format clean python
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,6s/^#   //p' Makefile
+	@sed -n '3,8s/^#   //p' Makefile
 
 python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -40,17 +43,17 @@ $(VENV): | python
 	@$(PYTHON) -m venv --clear .venv
 	@touch $@
 
-# hatchling is installed first and used as it is, so the build too runs at a pinned version.
-$(CORE): pyproject.toml constraints.txt $(VENV)
+# hatchling is among the hashed and is used as it is, so the build too runs at a pinned version.
+$(CORE): pyproject.toml constraints-report.txt $(VENV)
 	@echo "installing nhalf into .venv"
-	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[report]'
+	@$(PIP) --require-hashes --requirement constraints-report.txt
+	@$(OWN)
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt $(VENV)
 	@echo "installing nhalf with all extras and the development tools into .venv"
-	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[all,dev]'
+	@$(PIP) --require-hashes --requirement constraints.txt
+	@$(OWN)
 	@touch $(CORE) $@
 
 demo: $(CORE)
@@ -67,6 +70,9 @@ test: $(DEV)
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/testbed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+fuzz: $(DEV)
+	$(BIN)/python -m tests.fuzz.campaign --inputs 100000 --workers $(WORKERS)
 
 bench: $(DEV)
 	@$(BIN)/python tests/bench/speed.py

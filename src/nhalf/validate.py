@@ -129,7 +129,9 @@ def validate(found: Predictions, measured_s: Array, scored: Mask | None = None) 
     error = found.tpot_s / measured_s - 1
     inside = (measured_s >= found.low_s) & (measured_s <= found.high_s)
     answered = np.flatnonzero(wanted & np.isfinite(error))
-    far = answered[np.argsort(-np.abs(np.log1p(error[answered])), kind="stable")][:_WORST]
+    with np.errstate(divide="ignore"):  # a time so long that the prediction is nothing of it
+        distance = np.abs(np.log1p(error[answered]))
+    far = answered[np.argsort(-distance, kind="stable")][:_WORST]
     reasons: dict[str, int] = {}
     for row in np.flatnonzero(wanted).tolist():
         if found.refused[row]:

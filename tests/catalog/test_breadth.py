@@ -372,7 +372,7 @@ def read_all() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("links", r"NHALF_CATALOG, bad\.toml: it is not TOML"),
+        ("links", r"NHALF_CATALOG, bad\.toml: this is not TOML"),
         ("links = 3", r"there is no kind 'links' to add to.*\[links\.NAME\]"),
         ("[lnks.a]\nx = 1", r"there is no kind 'lnks'.*Did you mean 'links'\?"),
         ('[links.a]\nlatency = "2 us"', r"\[a\]: it lacks the required field 'bandwidth'"),
@@ -461,5 +461,5 @@ def test_a_file_or_folder_that_cannot_be_used_is_refused(tmp_path: Path, monkeyp
     latin = tmp_path / "latin.toml"
     latin.write_bytes(b"title = '\xe9'\n")
     monkeypatch.setenv(overlay.VARIABLE, str(latin))
-    with pytest.raises(InputError, match=r"latin\.toml: it is not UTF-8 text"):
+    with pytest.raises(InputError, match=r"latin\.toml: the file is not UTF-8 text"):
         store.link("ib-ndr")

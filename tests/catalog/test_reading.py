@@ -77,7 +77,7 @@ def test_a_bandwidth_becomes_that_of_one_device_one_way(bandwidth: str, bytes_pe
 @pytest.mark.parametrize(
     ("old", "new", "what", "allowed"),
     [
-        ("[common]", "[common", "it is not TOML", ""),
+        ("[common]", "[common", "this is not TOML", ""),
         ("[links.mine]", "[link.mine]", "unknown field 'link'", "links"),
         ("title =", "titel =", "unknown field 'titel'", "title"),
         ("latency =", "latncy =", "unknown field 'latncy'", "latency"),

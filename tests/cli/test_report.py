@@ -88,7 +88,7 @@ def test_another_ending_is_refused_before_any_work() -> None:
 def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     pytest.importorskip("altair", reason="the extra [report] is not installed")
-    assert "pip install 'nhalf[report]'" in refused(*DECODE, "-o", "report.html")
+    assert "pip install '.[report]'" in refused(*DECODE, "-o", "report.html")
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:

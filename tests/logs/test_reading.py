@@ -191,7 +191,7 @@ def test_parquet_without_polars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(InputError, match="needs polars") as caught:
         read(path)
-    assert "nhalf[frames]" in caught.value.do
+    assert "'.[frames]'" in caught.value.do
 
 
 def test_a_damaged_parquet_file(tmp_path: Path) -> None:

@@ -238,5 +238,5 @@ def test_colours_that_touch_in_a_stack_stay_apart_for_the_colour_blind(kind: str
 
 def test_without_altair_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "altair", None)
-    with pytest.raises(InputError, match=re.escape("pip install 'nhalf[report]'")):
+    with pytest.raises(InputError, match=re.escape("pip install '.[report]'")):
         figure.altair()

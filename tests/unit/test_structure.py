@@ -73,11 +73,16 @@ def test_every_test_folder_is_run() -> None:
     assert "-m pytest tests/testbed" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
+def entries_of(name: str) -> dict[str, str]:
+    """Return every entry of a file of pins by the canonical name of what it pins."""
+    text = re.sub(r"^#.*\n", "", (ROOT / name).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    found = [entry.strip() for entry in text.replace("\\\n", " ").splitlines() if entry.strip()]
+    return {canonicalize_name(Requirement(entry.partition(" --hash=")[0]).name): entry for entry in found}
+
+
 def pins() -> dict[str, Requirement]:
-    """Return the requirement of every line of constraints.txt by its canonical name."""
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    found = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    return {canonicalize_name(requirement.name): requirement for requirement in found}
+    """Return the requirement of every entry of constraints.txt by its canonical name."""
+    return {name: Requirement(entry.partition(" --hash=")[0]) for name, entry in entries_of("constraints.txt").items()}
 
 
 def requirements() -> list[Requirement]:
@@ -124,3 +129,13 @@ def test_no_module_of_a_room_imports_itself_through_others(room: str) -> None:
     for _ in found:
         reached = {name: inside.union(*(found[each] for each in inside)) for name, inside in reached.items()}
     assert [name for name, inside in reached.items() if name in inside] == []
+
+
+def test_every_pin_has_the_hashes_of_its_files_and_the_small_set_is_part_of_the_large() -> None:
+    whole, part = entries_of("constraints.txt"), entries_of("constraints-report.txt")
+    assert [name for name, entry in whole.items() if not re.search(r" --hash=sha256:[0-9a-f]{64}( |$)", entry)] == []
+    everywhere = {name: re.sub(r" ;.*?(?= +--hash)", "", entry) for name, entry in whole.items()}  # without markers
+    assert {name: re.sub(r" ;.*?(?= +--hash)", "", entry) for name, entry in part.items()}.items() <= everywhere.items()
+    needed = [*PYPROJECT["project"]["dependencies"], *PYPROJECT["project"]["optional-dependencies"]["report"]]
+    assert {canonicalize_name(Requirement(each).name) for each in needed} <= set(part)
+    assert not re.search(r"https?:|file:|index-url|find-links", "".join((*whole.values(), *part.values())))

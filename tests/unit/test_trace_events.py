@@ -5,14 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 import sqlite3
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from tests.unit.trace_runs import NCCL, Plan, make
 
-from nhalf.errors import InputError
+from nhalf.errors import InputError, WeakEvidenceError
+from nhalf.report.trace import verdict
 from nhalf.trace import events, kineto, sources
 from nhalf.trace.recognition import standard
 from nhalf.trace.study import Options, study
@@ -76,7 +80,7 @@ def test_zstd_without_a_reader_names_the_extra(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "compression", None)
     path = tmp_path / "rank0.json.zst"
     path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(100))
-    with pytest.raises(InputError, match=r"nhalf\[trace\]"):
+    with pytest.raises(InputError, match=r"'\.\[trace\]'"):
         read(path)
 
 
@@ -198,7 +202,7 @@ def test_what_is_no_trace_gets_one_clear_error(tmp_path: Path, name: str, conten
 def test_a_missing_file_and_an_empty_folder_are_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         study([str(tmp_path / "none.json")], Options())
-    with pytest.raises(InputError, match="no trace is found"):
+    with pytest.raises(InputError, match="the folder holds no file"):
         study([str(tmp_path)], Options())
 
 
@@ -361,3 +365,85 @@ def test_custom_kernels_take_their_size_from_the_shapes_of_their_operator(tmp_pa
     path.write_text(json.dumps({"traceEvents": made}))
     (kind,) = read(path).kinds
     assert (kind.size_bytes, kind.size_source, str(kind.algorithm), kind.ranks) == (32768.0, "shapes", "two-shot", 8)
+
+
+def big(count: int) -> bytes:
+    """Return a trace of so many kernels in a row."""
+    kernel = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", "dur": 5.0, "pid": 0,
+              "tid": 7}  # fmt: skip
+    listed = [{**kernel, "ts": 1000.0 + 10 * i, "args": {"stream": 7, "list": [{}, {}]}} for i in range(count)]
+    return json.dumps({"schemaVersion": 1, "traceEvents": listed, "distributedInfo": {"rank": 3}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"dur"', b"\x01dur"),
+        (b'"args": {', b'"args": ['),
+        (b"}}, {", b"}, {"),
+        (b'"ts": ', b'"ts": {'),
+        (b'"X"', b'"X'),
+    ],
+)
+@pytest.mark.parametrize("block", [4096, 1 << 20])
+def test_after_damage_reading_goes_on_at_the_next_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bytes, new: bytes, block: int
+) -> None:
+    monkeypatch.setattr(events, "blocks", lambda p: sources.blocks(p, block))
+    text = big(3000)
+    for place in (300, len(text) // 2, len(text) - 2000):
+        at = text.index(old, place)
+        text = text[:at] + new + text[at + len(old) :]
+    path = tmp_path / "rank.json"
+    path.write_bytes(text)
+    found = read(path)
+    assert 3000 - 12 <= found.events < 3000
+    assert 3 <= found.lost <= 12
+    assert found.rank == 3
+    assert any("is damaged" in note for note in found.notes)
+
+
+def test_damage_costs_time_in_proportion(tmp_path: Path) -> None:
+    """Counted in decoded characters: every second event is damaged, in a file four times as long."""
+    counts = []
+    for size in (2000, 8000):
+        text = re.sub(rb'("dur": 5.0)(.*?)("dur")', lambda m: m[1] + m[2] + b"\x01dur", big(size), flags=re.DOTALL)
+        path = tmp_path / f"rank{size}.json"
+        path.write_bytes(text)
+        seen = 0
+        plain = events._PATIENT.raw_decode
+
+        def counted(whole: str, at: int, plain: Any = plain) -> Any:  # noqa: ANN401
+            nonlocal seen
+            try:
+                found = plain(whole, at)
+            except json.JSONDecodeError as error:
+                seen += error.pos - at
+                raise
+            seen += found[1] - at
+            return found
+
+        with mock.patch.object(events, "_PATIENT", SimpleNamespace(raw_decode=counted)):
+            found = read(path)
+        assert found.lost == size // 2
+        counts.append(seen / len(text))
+    assert counts[1] < 1.5 * counts[0]
+
+
+def test_the_first_line_says_what_damage_took_and_a_fifth_is_too_much(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.json"
+    text = big(1000)
+    path.write_bytes(text.replace(b'"dur"', b"\x01dur", 20))
+    found = study([str(path)], Options())
+    assert found.lost == pytest.approx(0.02)
+    assert verdict(found).startswith("Damage took 2 % of the events; of the rest: exposed communication takes")
+    path.write_bytes(text.replace(b'"dur"', b"\x01dur", 300))
+    with pytest.raises(WeakEvidenceError, match=r"30 % of its events are lost to damage \(300 of 1000\)"):
+        study([str(path)], Options())
+
+
+def test_a_time_of_four_hundred_digits_is_a_lost_event(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.json"
+    path.write_bytes(big(10).replace(b"1010.0", b"9" * 400))
+    found = read(path)
+    assert (found.events, found.lost) == (9, 1)

@@ -19,6 +19,7 @@ from nhalf.catalog import overlay_checks as checks
 from nhalf.catalog.reading import parse
 from nhalf.catalog.schema import value_fields
 from nhalf.errors import InputError, did_you_mean
+from nhalf.files.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -203,9 +204,7 @@ def _below(root: Path) -> list[Path]:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"it cannot be read: {reason}", where=f"{VARIABLE}, {file.name}", do="check it") from error
-    except UnicodeDecodeError as error:
-        raise InputError("it is not UTF-8 text", where=f"{VARIABLE}, {file.name}", allowed="UTF-8") from error
+        return read_text(file)
+    except InputError as error:
+        where = f"{VARIABLE}, {file.name}"
+        raise InputError(error.what, where=where, allowed=error.allowed, do=error.do) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 import types
 import typing
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from nhalf.errors import InputError, did_you_mean
+from nhalf.files.reading import parse_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,10 +39,7 @@ def parse(
 
     Raises InputError when the text is not TOML or `[common]` is not a table.
     """
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"it is not TOML: {error}", where=where, do="correct that line") from error
+    tables = parse_toml(text, where=where)
     common = tables.pop(_COMMON, {})
     if not isinstance(common, dict):
         raise InputError("`common` is not a table", where=where, allowed="[common] with source, kind, locator or date")

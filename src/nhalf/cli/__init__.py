@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nhalf.errors import NhalfError
+from nhalf.printable import shown
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
@@ -38,9 +39,10 @@ COMMANDS = {
 }
 """Each command and its line of help; the module of the same name holds it."""
 _INTERRUPTED = 130
-_LONG_WORD = re.compile(r"\S{400,}")
-"""A word of a message that only a slip of the user's makes so long: a name of thousands of letters."""
+_LONG_WORD = re.compile(r"\S{400,}|\s{80,}")
+"""A word of a message that only a slip or damage makes so long: a name of thousands of letters, or as many blanks."""
 _SHOWN = 80
+_LONGEST = 3000
 
 
 class _LazyGroup(click.Group):
@@ -133,20 +135,28 @@ def run(arguments: list[str]) -> int:
 def _told(error: BaseException) -> tuple[str, int]:
     """Return what a user is told of a failure, and the exit code of the contract."""
     if isinstance(error, NhalfError):
-        return _LONG_WORD.sub(lambda word: f"{word[0][:_SHOWN]}...", str(error)), error.exit_code
+        return _short(str(error)), error.exit_code
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return f"a command is missing\n\n{error.format_message()}", 2
     if isinstance(error, click.ClickException):
         where = f" ({error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
-        return f"{error.format_message()}{where}", 2
+        return _short(f"{error.format_message()}{where}"), 2
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return "interrupted", _INTERRUPTED
     if isinstance(error, OSError):
-        return f"the answer cannot be written: {error.strerror or error}", 2
+        from nhalf.cli.output import undone
+
+        return undone(error), 2
     return f"internal error: {type(error).__name__}: {error}. This is a defect of nhalf", 1
+
+
+def _short(message: str) -> str:
+    """Return a message without the thousands of letters that a damaged file or a slip puts into it."""
+    text = _LONG_WORD.sub(lambda word: f"{word[0][:_SHOWN]}...", message)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _fail(message: str, code: int) -> int:
     """Print a message on standard error and return the code."""
-    click.echo(f"nhalf: {message}", err=True)
+    click.echo(f"nhalf: {shown(message)}", err=True)
     return code

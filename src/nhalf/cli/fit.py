@@ -70,7 +70,7 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     page_file.write([file for file in files if page_file.is_page(file)], lambda: page(answer))
     for file in links:
         write_text(Path(file), write_links(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat()))
-        click.echo(f"wrote {file}", err=True)
+        output.tell(f"wrote {file}")
     if tripped:
         for error in refused:
             output.warn(str(error))

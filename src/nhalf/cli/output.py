@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from typing import Any
 
 import click
 
+from nhalf.errors import quoted
+from nhalf.printable import shown, shown_json
 from nhalf.report.canvas import Canvas
 
 NARROWEST = 60
+_STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def canvas() -> Canvas:
@@ -25,14 +29,34 @@ def canvas() -> Canvas:
 
 def write(text: str) -> None:
     """Write text to standard output."""
-    click.echo(text, nl=False)
+    click.echo(_shown(text), nl=False)
 
 
 def write_json(document: dict[str, Any]) -> None:
     """Write a document to standard output as JSON."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(shown_json(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)))
 
 
 def warn(message: str) -> None:
     """Write a warning to standard error."""
-    click.echo(f"warning: {message}", err=True)
+    tell(f"warning: {message}")
+
+
+def tell(text: str) -> None:
+    """Write a line to standard error."""
+    click.echo(shown(text), err=True)
+
+
+def undone(error: OSError) -> str:
+    """Return what the system refused to do, and with which file; only reads come here, besides the answer itself."""
+    why = error.strerror or str(error)
+    if error.filename is None:
+        return f"the answer cannot be written: {why}"
+    return f"{quoted(str(error.filename))}: the file cannot be read: {why}. Do: check the path."
+
+
+def _shown(text: str) -> str:
+    """Return a text without what could drive a terminal, apart from the colours of our own pages on one."""
+    if "\x1b" not in text or not sys.stdout.isatty():
+        return shown(text)
+    return "".join(part if _STYLE.fullmatch(part) else shown(part) for part in _STYLE.split(text))

@@ -20,11 +20,12 @@ def write(files: Sequence[str], make: Callable[[], Page]) -> None:
     """Write an answer to each of the files, and say on standard error which they are."""
     if not files:
         return
+    from nhalf.cli import output
     from nhalf.report import export
 
     for file in files:
         export.write(file, make, command=export.typed())
-        click.echo(f"wrote {file}", err=True)
+        output.tell(f"wrote {file}")
 
 
 def is_page(file: str) -> bool:

@@ -96,7 +96,7 @@ class Session:
             self._print(outcomes, partial=interrupted)
         if timeline is not None and outcomes:
             write_text(timeline, json.dumps(make_timeline([one.run for one in outcomes])))
-            click.echo(f"wrote {timeline}: open it in Perfetto (ui.perfetto.dev) or chrome://tracing", err=True)
+            output.tell(f"wrote {timeline}: open it in Perfetto (ui.perfetto.dev) or chrome://tracing")
         self._leave_if(interrupted, len(outcomes))
 
     def _leave_if(self, interrupted: str, shown: int) -> None:

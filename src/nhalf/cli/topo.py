@@ -45,8 +45,8 @@ def topo(source: str, system: str | None, pcie: int | None, save: str | None) ->
         lent = lender(found, like)
         write_text(Path(save), report.catalogue(found, name=name, like=like, lender=lent))
         curves = f"the curves measured on {lent} stand in" if lent else "no measured curve stands in on these links"
-        click.echo(f"{save} holds the system {name} ({curves}):", err=True)
-        click.echo(f"NHALF_CATALOG={save} nhalf decode MODEL --on {name}", err=True)
+        output.tell(f"{save} holds the system {name} ({curves}):")
+        output.tell(f"NHALF_CATALOG={save} nhalf decode MODEL --on {name}")
     if forms.write(lambda: report.document(found), "links"):
         return
     canvas = output.canvas()

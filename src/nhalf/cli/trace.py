@@ -19,6 +19,7 @@ from nhalf.decide.observed import fit_of
 from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.loading.files import read_json, read_text, write_text
 from nhalf.loading.links import link as read_link
+from nhalf.printable import shown
 from nhalf.report import trace as report
 from nhalf.report import trace_difference
 from nhalf.report.trace_document import difference_document, document
@@ -112,7 +113,7 @@ def _studied(names: list[str], options: Options) -> Study:
 
     def tell(name: str) -> None:
         done.append(name)
-        click.echo(f"\rread {len(done)} files, {name[:60]:<60}", nl=False, err=True)
+        click.echo(f"\rread {len(done)} files, {shown(name)[:60]:<60}", nl=False, err=True)
 
     try:
         return study(names, replace(options, progress=tell))

@@ -134,7 +134,9 @@ def _connected(address: str) -> Any:  # noqa: ANN401  Dask has no types
         import distributed
     except ImportError as error:
         raise InputError(
-            "a cluster needs Dask, which is not installed", where="--cluster", do="pip install 'nhalf[cluster]'"
+            "a cluster needs Dask, which is not installed",
+            where="--cluster",
+            do="in the checkout: pip install '.[cluster]'",
         ) from error
     if ":" not in address:  # a client that cannot begin complains of itself when it goes
         raise InputError(f"{address!r} is no address of a scheduler", where="--cluster",

@@ -26,7 +26,10 @@ def chart(fits: Sequence[CurveFit]) -> Any:  # noqa: ANN401  an altair chart
         alt: Any = import_module("altair")
     except ImportError as error:
         raise InputError(
-            "altair is not installed", where="plot", allowed="the extra [report]", do="pip install 'nhalf[report]'"
+            "altair is not installed",
+            where="plot",
+            allowed="the extra [report]",
+            do="in the checkout: pip install '.[report]'",
         ) from error
     points = [row for fit in fits for row in _points(fit)]
     lines = [row for fit in fits for row in _lines(fit)]

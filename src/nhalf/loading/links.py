@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,8 @@ from nhalf import units
 from nhalf.catalog import build, files, reading, stated, store
 from nhalf.citation import Datum
 from nhalf.errors import InputError
+from nhalf.files.reading import parse_toml, read_text
 from nhalf.link import Link
-from nhalf.loading.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +63,8 @@ def _refuse_half(text: str) -> None:
 def is_toml(text: str) -> bool:
     """Tell whether a text is TOML."""
     try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        parse_toml(text, where="")
+    except InputError:
         return False
     return True
 

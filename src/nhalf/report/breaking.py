@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from nhalf.printable import shown
 from nhalf.report.figures.figure import needed
 
 _FLAG: Final = re.compile(r"(?<!\S)[(\[{]*--?[A-Za-z]\S*")
@@ -29,4 +30,4 @@ def code(text: str) -> Any:  # noqa: ANN401  markup of an extra
 def _kept(text: str, words: re.Pattern[str]) -> Any:  # noqa: ANN401  markup of an extra
     """Return a text as markup in which some words are kept whole."""
     markup: Any = needed("markupsafe", "jinja2")
-    return markup.Markup(re.sub(words, r'<span class="whole">\g<0></span>', str(markup.escape(text))))
+    return markup.Markup(re.sub(words, r'<span class="whole">\g<0></span>', str(markup.escape(shown(text)))))

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nhalf.printable import shown
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -56,11 +58,11 @@ class Canvas:
 
     def heading(self, text: str) -> None:
         """Write a heading, with an empty line above it."""
-        self._console().print(Text(f"\n{text}", style="bold"))
+        self._console().print(Text(f"\n{shown(text)}", style="bold"))
 
     def paragraph(self, text: str, *, bold: bool = False, indent: str = "") -> None:
         """Write a paragraph, wrapped to the width; lines after the first are indented."""
-        for line in text.split("\n"):
+        for line in shown(text).split("\n"):
             joined = _NUMBER_AND_UNIT.sub("\\1\u00a0", line)
             wrapped = textwrap.fill(joined, self.width, subsequent_indent=indent, break_long_words=False,
                                     break_on_hyphens=False)  # fmt: skip
@@ -93,6 +95,7 @@ class Canvas:
         What stands behind `  # ` is a remark, or a text that begins with `# `; it gets lines of its own, above, where
         there is no room beside the command.
         """
+        text = shown(text)
         line, mark, remark = ("", "#", text[2:]) if text.startswith("# ") else text.partition(_REMARK)
         whole = f"{indent}{line}{_REMARK}{remark}"
         if line and mark and len(whole) <= self.width:
@@ -243,5 +246,5 @@ def grid(
         table.add_column(name.removeprefix("<"), justify="left" if left else "right", no_wrap=not left, overflow="fold",
                          width=width)  # fmt: skip
     for index, row in enumerate(rows):
-        table.add_row(*(Text(cell) for cell in row), style="bold" if index in marked else "")
+        table.add_row(*(Text(shown(cell)) for cell in row), style="bold" if index in marked else "")
     return table

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.errors import InputError
-from nhalf.loading.files import write_text
+from nhalf.files.writing import write_bytes, write_text
+from nhalf.printable import shown
 from nhalf.report.figures.figure import WIDE, altair, config, needed
 from nhalf.report.page import html
 
@@ -91,15 +92,9 @@ def write(path: str | Path, make: Callable[[], Page], *, command: str) -> None:
     drawing = _spec(_section(make(), target))
     converter: Any = needed("vl_convert", "vl-convert-python")
     if target.suffix.lower() == ".svg":
-        write_text(target, converter.vegalite_to_svg(drawing))
+        write_text(target, shown(converter.vegalite_to_svg(drawing)))
         return
-    picture = converter.vegalite_to_png(drawing, scale=_SCALE)
-    try:
-        target.write_bytes(picture)
-    except OSError as error:
-        raise InputError(
-            f"cannot write it: {error.strerror}", where=str(target), do="name a file in a folder"
-        ) from error
+    write_bytes(target, converter.vegalite_to_png(drawing, scale=_SCALE))
 
 
 def bundle() -> str:
@@ -123,11 +118,9 @@ def bundle() -> str:
     except ValueError:
         made = converter.javascript_bundle(_AROUND)
     made = made.replace("</script", "<\\/script") + _END
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, InputError):
         kept.parent.mkdir(parents=True, exist_ok=True)
-        half = kept.with_suffix(f".{os.getpid()}")
-        half.write_text(made, encoding="utf-8")
-        half.replace(kept)
+        write_text(kept, made)
     return made
 
 

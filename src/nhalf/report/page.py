@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nhalf import units
 from nhalf.catalog import store
 from nhalf.catalog.files import sources
+from nhalf.printable import shown, shown_json
 from nhalf.report import breaking
 from nhalf.report.figures.figure import config, needed
 from nhalf.version import VERSION
@@ -113,7 +114,8 @@ def html(page: Page, *, command: str, bundle: str) -> str:
     """
     jinja: Any = needed("jinja2", "jinja2")
     loader = jinja.PackageLoader("nhalf", "report/templates")
-    environment = jinja.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
+                                    finalize=_printable)  # fmt: skip
     environment.filters |= {"prose": breaking.prose, "code": breaking.code}
     matter, rest = _constants(page.constants)
     text: str = environment.get_template("page.html").render(
@@ -148,7 +150,12 @@ def _drawing(figure: Figure) -> dict[str, Any]:
 def _for_script(value: object) -> str:
     """Return a value as JSON that cannot end the script element it stands in."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=float)
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return shown_json(text).replace("<", "\\u003c")
+
+
+def _printable(value: object) -> object:
+    """Return what a template sets, texts without characters that hide or reorder others; markup is ours."""
+    return shown(value) if type(value) is str else value
 
 
 def _as_table(rows: Sequence[Mapping[str, object]]) -> Table:

@@ -1,7 +1,4 @@
-"""Files of sweeps: columns appended task by task to CSV, JSON or Parquet, whole only once the sweep is.
-
-A file grows under its name with `.part` at the end, and takes its own name when it is complete.
-"""
+"""Files of sweeps: columns appended task by task to CSV, JSON or Parquet, whole only once the sweep is."""
 
 from __future__ import annotations
 
@@ -10,9 +7,10 @@ import json
 import queue
 import threading
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nhalf.errors import InputError
+from nhalf.files.writing import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,13 +65,9 @@ def writer(path: Path) -> Writer:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"{path.name!r} ends with no known format", where="-o", allowed=", ".join(SUFFIXES))
-    try:
-        if suffix == ".parquet":
-            return _Parquet(path)
-        return (_Csv if suffix == ".csv" else _Json)(path)
-    except OSError as error:
-        what = f"the file cannot be written: {error.strerror or error}"
-        raise InputError(what, where=str(path), do="check the folder") from error
+    if suffix == ".parquet":
+        return _Parquet(path)
+    return (_Csv if suffix == ".csv" else _Json)(path)
 
 
 def _polars() -> Any | None:  # noqa: ANN401  a module
@@ -99,29 +93,38 @@ def _frame(polars: Any, columns: Mapping[str, Array | Coded]) -> Any:  # noqa: A
 
 
 class _Text:
-    """A text file that grows under another name; "-" is the standard output."""
+    """A text file that grows."""
 
     def __init__(self, path: Path) -> None:
         """Open the file for writing."""
-        self.path = path
-        self.part = path.with_name(f"{path.name}.part")
-        self.file: IO[bytes] = self.part.open("wb")
+        self.draft = Draft(path)
         self.rows = 0
-        self.whole = 0
+
+    def add(self, text: bytes) -> None:
+        """Append whole rows. Raises InputError when they cannot be written."""
+        try:
+            self.draft.file.write(text)
+        except OSError as error:
+            raise self.draft.failed(error) from error
+        self.rows += 1
+        self.draft.mark()
+
+    def ending(self) -> bytes:
+        """Return what stands behind the last row."""
+        return b""
 
     def close(self) -> None:
-        """Close the file, and give it its name."""
-        self.file.close()
-        self.part.replace(self.path)
+        """Give the file its name."""
+        try:
+            self.draft.file.write(self.ending())
+        except OSError as error:
+            self.draft.drop()
+            raise self.draft.failed(error) from error
+        self.draft.keep()
 
     def abandon(self) -> str:
-        """Close what there is, under the name of a part; nothing is left of no rows."""
-        self.file.truncate(self.whole)  # the interrupt may have come in the middle of a row
-        self.file.close()
-        if self.whole:
-            return str(self.part)
-        self.part.unlink(missing_ok=True)
-        return ""
+        """Keep the rows there are under the name of a part; nothing is left of no rows."""
+        return self.draft.set_aside()
 
 
 class _Csv(_Text):
@@ -131,12 +134,10 @@ class _Csv(_Text):
         """Append rows."""
         polars = _polars()
         if polars is not None:
-            _frame(polars, columns).write_csv(self.file, include_header=not self.rows)
+            text = _frame(polars, columns).write_csv(include_header=not self.rows)
         else:
-            head = f"{','.join(columns)}\n" if not self.rows else ""
-            self.file.write((head + plain_csv(columns)).encode())
-        self.rows += 1
-        self.whole = self.file.tell()
+            text = (f"{','.join(columns)}\n" if not self.rows else "") + plain_csv(columns)
+        self.add(text.encode())
 
 
 def plain_csv(columns: Mapping[str, Array | Coded]) -> str:
@@ -172,14 +173,11 @@ class _Json(_Text):
         for row in zip(*lists, strict=True):
             values = (None if isinstance(value, float) and value != value else value for value in row)  # noqa: PLR0124
             lines.append(json.dumps(dict(zip(columns, values, strict=True)), ensure_ascii=False))
-        self.file.write((("[\n" if not self.rows else ",\n") + ",\n".join(lines)).encode())
-        self.rows += 1
-        self.whole = self.file.tell()
+        self.add((("[\n" if not self.rows else ",\n") + ",\n".join(lines)).encode())
 
-    def close(self) -> None:
-        """Close the array and the file."""
-        self.file.write(b"\n]\n" if self.rows else b"[]\n")
-        super().close()
+    def ending(self) -> bytes:
+        """Return the end of the array."""
+        return b"\n]\n" if self.rows else b"[]\n"
 
 
 class _Parquet:
@@ -190,11 +188,9 @@ class _Parquet:
         polars = _polars()
         if polars is None:
             raise InputError("Parquet needs polars, which is not installed", where="-o",
-                             do="pip install 'nhalf[frames]', or write .csv")  # fmt: skip
+                             do="in the checkout: pip install '.[frames]', or write .csv")  # fmt: skip
         self.polars = polars
-        self.path = path
-        self.part = path.with_name(f"{path.name}.part")
-        self.part.open("wb").close()
+        self.draft = Draft(path)
         self.frames: queue.Queue[Any | None] = queue.Queue(maxsize=_AHEAD)
         self.thread: threading.Thread | None = None
         self.failure: Exception | None = None
@@ -227,24 +223,26 @@ class _Parquet:
 
         source: Any = register_io_source(handed, schema=schema)
         try:
-            source.sink_parquet(self.part, compression="zstd", compression_level=1)
+            source.sink_parquet(self.draft.path, compression="zstd", compression_level=1)
         except Exception as error:  # noqa: BLE001  whatever it is belongs to the thread that writes rows
             self.failure = error
 
     def _raise(self) -> None:
         """Raise what ended the thread."""
         if self.failure is not None:
-            raise InputError(
-                f"the file cannot be written: {self.failure}", where=str(self.path), do="check the room on the disk"
-            ) from self.failure
+            raise self.draft.failed(self.failure) from self.failure
 
     def close(self) -> None:
         """Wait until all rows are written, and give the file its name."""
-        self._put(None)
-        if self.thread is not None:
-            self.thread.join()
-        self._raise()
-        self.part.replace(self.path)
+        try:
+            self._put(None)
+            if self.thread is not None:
+                self.thread.join()
+            self._raise()
+        except BaseException:
+            self.abandon()
+            raise
+        self.draft.keep()
 
     def abandon(self) -> str:
         """Stop, and remove what there is: half a Parquet file cannot be read."""
@@ -252,5 +250,5 @@ class _Parquet:
             with contextlib.suppress(InputError):
                 self._put(None)
             self.thread.join()
-        self.part.unlink(missing_ok=True)
+        self.draft.drop()
         return ""

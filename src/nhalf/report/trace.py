@@ -90,6 +90,8 @@ def verdict(study: Study) -> str:
     if study.timeline.waits_known and not study.verdict.stragglers:
         named = "No rank" if study.timeline.meetings.whole else "None of the ranks with a trace"
         first += f" {named} is shown to be a straggler."
+    if study.lost:
+        first = f"Damage took {percent(study.lost)} of the events; of the rest: {first[0].lower()}{first[1:]}"
     return first
 
 

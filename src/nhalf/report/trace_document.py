@@ -73,6 +73,7 @@ def body(study: Study) -> dict[str, Any]:
             for trace in timeline.traces[:1]
             for name, seconds in trace.suspects.items()
         ],
+        "events_lost": study.lost,
         "notes": list(study.notes),
     }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf import units
+from nhalf.printable import shown
 from nhalf.report.trace import verdict
 from nhalf.report.verdict import percent
 
@@ -53,7 +54,7 @@ def page(study: Study) -> str:
         "<h2>Notes</h2><ul>" + "".join(f"<li>{escape(note)}</li>" for note in study.notes) + "</ul>",
         "</body></html>\n",
     ]
-    return "\n".join(part for part in parts if part)
+    return shown("\n".join(part for part in parts if part))
 
 
 def _legend() -> str:

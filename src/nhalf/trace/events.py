@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
 
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(rb"\}\s*,\s*\{")
+_NEXT = re.compile(r"\}\s*,\s*\{")
+_AFTER = re.compile(r"\s*,\s*\{")
 _TRIES = 8  # how many "},{" from the end of a block may lie inside an event's arguments before more is read
 _LONGEST_HEADER = 64 << 20
+_LONG_EVENT = 1 << 16  # characters; so near to the end of what is read, an event that makes no sense may be unfinished
+_LONGEST_EVENT = 8 << 20
+_TWICE = 4  # how often, at most, damaged text is looked at again: the reader stays linear
+_PATIENT = json.JSONDecoder(strict=False)
 
 
 class Args(msgspec.Struct, gc=False):
@@ -64,45 +71,59 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
+@dataclass(slots=True)
+class Beside:
+    """What stands beside the events of a file: its header, what was wrong with it, how many events damage took.
+
+    `cut`: its compression breaks off.
+    """
+
+    header: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    lost: int = 0
+    cut: bool = False
+
+
 _EVENTS = msgspec.json.Decoder(list[Event], strict=False)
 
 
-def read(path: Path, header: dict[str, Any], notes: list[str]) -> Iterator[list[Event]]:
-    """Yield the events of a file in lists; `header` receives everything beside them, `notes` what was wrong.
+def read(path: Path, beside: Beside) -> Iterator[list[Event]]:
+    """Yield the events of a file in lists; `beside` receives all else.
 
     Raises
     ------
     InputError
         The file is no JSON, or no trace.
     """
-    buffer = b""
-    started = cut = False
-    stream = blocks(path)
-    while True:
-        try:
-            block = next(stream)
-        except StopIteration:
-            break
-        except CutShortError:
-            cut = True
-            break
+    buffer, started = b"", False
+    for block in _unbroken(path, beside):
         buffer += block
         if not started:
-            start = _start(buffer, header)
+            start = _start(buffer, beside.header)
             if start is None:
                 if len(buffer) > _LONGEST_HEADER:
                     raise _no_events(path)
                 continue
             buffer, started = buffer[start:], True
-        events, buffer = _complete(buffer)
+        events, buffer = _complete(buffer, beside)
         if events:
             yield events
     if not started:
-        start = _start(buffer, header)
+        start = _start(buffer, beside.header)
         if start is None:
             raise _no_events(path)
         buffer = buffer[start:]
-    yield _last(path, buffer, header, notes, cut=cut)
+    yield _last(path, buffer, beside)
+    if beside.lost:
+        beside.notes.append(f"{path.name} is damaged: {beside.lost} of its events could not be read")
+
+
+def _unbroken(path: Path, beside: Beside) -> Iterator[bytes]:
+    """Yield the blocks of a file as far as its compression is whole."""
+    try:
+        yield from blocks(path)
+    except CutShortError:
+        beside.cut = True
 
 
 def _no_events(path: Path) -> InputError:
@@ -130,8 +151,8 @@ def _start(buffer: bytes, header: dict[str, Any]) -> int | None:
     return found.end()
 
 
-def _complete(buffer: bytes) -> tuple[list[Event], bytes]:
-    """Return the events that end in the buffer, and what is left; nothing when no cut between events is found."""
+def _complete(buffer: bytes, beside: Beside) -> tuple[list[Event], bytes]:
+    """Return the events that end in the buffer, and what is left."""
     end = len(buffer)
     for _ in range(_TRIES):
         end = buffer.rfind(b"}", 0, end)
@@ -140,28 +161,74 @@ def _complete(buffer: bytes) -> tuple[list[Event], bytes]:
         if end <= 0:
             break
         try:
-            return decoded(buffer[: end + 1]), buffer[buffer.index(b"{", end) :]
-        except ValueError:
+            events, lost = decoded(buffer[: end + 1])
+        except (ValueError, RecursionError):
             continue
-    return [], buffer
+        beside.lost += lost
+        return events, buffer[buffer.index(b"{", end) :]
+    return _one_by_one(buffer, beside, final=False)
 
 
-def decoded(text: bytes) -> list[Event]:
-    """Return the events of a piece of the list.
+def decoded(text: bytes) -> tuple[list[Event], int]:
+    """Return the events of a piece of the list, and how many more make no sense.
 
     Raises
     ------
     ValueError
         The piece is no JSON list of objects.
+    RecursionError
+        It is nested beyond reason.
     """
     whole = b"[" + text.strip(b" \t\r\n,") + b"]"
     try:
-        return _EVENTS.decode(whole)
+        return _EVENTS.decode(whole), 0
     except (msgspec.DecodeError, UnicodeDecodeError):
         # Kineto has written control characters, NaN and half characters into names; such a piece is read again
         # more patiently, and an event that still makes no sense is left out alone.
         found = json.loads(whole.decode("utf-8", "replace"), strict=False)
-    return [event for event in map(_patient, found) if event]
+    events = [event for event in map(_patient, found) if event]
+    return events, len(found) - len(events)
+
+
+def _one_by_one(buffer: bytes, beside: Beside, *, final: bool) -> tuple[list[Event], bytes]:
+    """Return the events of damaged text, each read alone, and what is left: after damage it goes on at the next event.
+
+    `final`: nothing follows, so what makes no sense is not unfinished, but lost.
+    """
+    buffer = buffer.lstrip(b" \t\r\n,\0")
+    if buffer.startswith(b"]"):  # the list has ended: what follows is the rest of the header
+        return [], buffer
+    text = buffer.decode("utf-8", "replace")
+    events: list[Event] = []
+    at, end, seen = text.find("{"), 0, 0
+    if at < 0 and len(text) > _LONGEST_EVENT:
+        beside.lost, end = beside.lost + 1, len(text)
+    while at >= 0:
+        try:
+            found, end = _PATIENT.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            following = _NEXT.search(text, at)
+            if not final and len(text) - at < (_LONG_EVENT if following else _LONGEST_EVENT):
+                end = at
+                break
+            reached = max(at + 1, getattr(error, "pos", at))
+            seen += reached - at
+            if seen > _TWICE * len(text):
+                following = _NEXT.search(text, reached)
+            stop = following.end() - 1 if following else len(text)
+            beside.lost += max(1, len(_NEXT.findall(text, at, stop)))
+            at, end = (stop, stop) if following else (-1, len(text))
+            continue
+        event = _patient(found) if "ph" in found else None
+        if event:
+            events.append(event)
+        elif found.keys() & {"ph", "ts", "name"}:
+            beside.lost += 1
+        step = _AFTER.match(text, end)
+        if step is None and not (event and text[end : end + _LONG_EVENT].lstrip().startswith("]")):
+            step = _NEXT.search(text, end)  # not between events: inside the arguments of a damaged one
+        at = step.end() - 1 if step else -1
+    return events, text[end:].encode("utf-8", "replace")
 
 
 def _patient(found: object) -> Event | None:
@@ -170,7 +237,7 @@ def _patient(found: object) -> Event | None:
         return None
     try:
         return msgspec.convert(found, Event, strict=False)
-    except msgspec.ValidationError:
+    except (ValueError, OverflowError):  # msgspec's own is a ValueError, and so is half a character
         pass
     try:
         start, length = float(found.get("ts", 0.0)), found.get("dur")
@@ -185,44 +252,42 @@ def _patient(found: object) -> Event | None:
             tid=found.get("tid"),
             args=msgspec.convert(args, Args, strict=False) if isinstance(args, dict) else None,
         )
-    except (TypeError, ValueError, msgspec.ValidationError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 
-def _last(path: Path, buffer: bytes, header: dict[str, Any], notes: list[str], *, cut: bool) -> list[Event]:
+def _last(path: Path, buffer: bytes, beside: Beside) -> list[Event]:
     """Return the events of the end of a file, with what follows them; of a file that breaks off, the whole ones."""
     rest = buffer.strip(b" \t\r\n,\0")
     try:
         parts = msgspec.json.decode(b'{"traceEvents":[' + rest, type=dict[str, msgspec.Raw])
         events = _EVENTS.decode(parts.pop("traceEvents"))
-        header.update({key: json.loads(bytes(value)) for key, value in parts.items()})
-    except (ValueError, UnicodeDecodeError):
-        events = []
+        beside.header.update({key: json.loads(bytes(value)) for key, value in parts.items()})
+    except (ValueError, UnicodeDecodeError, RecursionError):
+        pass
     else:
         return events
     for head in ('{"traceEvents":[', "["):
         try:
             found = json.loads(head + rest.decode("utf-8", "replace"), strict=False)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         listed = found if isinstance(found, list) else found.pop("traceEvents", [])
-        header.update(found if isinstance(found, dict) else {})
-        return [event for event in map(_patient, listed) if event]
-    events, left = _complete(buffer)
-    if not events:
-        events = _whole(rest)
-    if not (cut or events or left.strip(b"[]} \t\r\n")):
-        raise _no_events(path)
-    notes.append(f"{path.name} is cut short: it was read up to the cut")
-    return events
-
-
-def _whole(rest: bytes) -> list[Event]:
-    """Return the one event that a broken end may still hold."""
-    end = rest.rfind(b"}")
-    while end > 0:
+        beside.header.update(found if isinstance(found, dict) else {})
+        events = [event for event in map(_patient, listed) if event]
+        beside.lost += len(listed) - len(events)
+        return events
+    before = beside.lost
+    events, left = _one_by_one(rest, beside, final=True)
+    tail = left.strip()
+    if tail.startswith(b"]"):
         try:
-            return decoded(rest[: end + 1])
-        except ValueError:
-            end = rest.rfind(b"}", 0, end)
-    return []
+            beside.header.update(json.loads(b'{"traceEvents":[' + tail, strict=False))
+        except (ValueError, RecursionError):
+            beside.lost += tail.count(b'"ph"')
+        return events
+    if not (beside.cut or events or beside.lost or tail.strip(b"[]} \t\r\n")):
+        raise _no_events(path)
+    beside.lost = max(before, beside.lost - 1)  # the one that the cut goes through
+    beside.notes.append(f"{path.name} is cut short: it was read up to the cut")
+    return events

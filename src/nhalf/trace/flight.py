@@ -55,7 +55,7 @@ def read(path: Path) -> Dump:
     try:
         found = msgspec.json.decode(b"".join(blocks(path)))
         entries = [_entry(one) for one in found["entries"]]
-    except (ValueError, KeyError, TypeError, CutShortError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, CutShortError) as error:
         raise InputError(
             f"this Flight Recorder dump cannot be read: {error}",
             where=str(path),

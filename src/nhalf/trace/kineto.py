@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +31,8 @@ _RANK_IN_NAME = (
     re.compile(r"(?<![a-z])(?:gpu|worker|device)[-_]?(\d+)", re.IGNORECASE),
 )
 _US = 1e-6
+_MOST_RANKS = 10_000_000
+_LATEST_NS = 2**62  # of the clock that starts in 1970; the year 2116
 _SLACK_US = 1e3  # how far a true event may reach past the last start of the trace, beside the trace's own length
 
 
@@ -42,10 +44,9 @@ def read(path: Path, patterns: tuple[Pattern, ...], *, step: str | None = None) 
     InputError
         The file is no trace, or holds no complete event.
     """
-    header: dict[str, Any] = {}
-    notes: list[str] = []
+    beside = stream.Beside()
     collector = Collector(recogniser=Recogniser(patterns))
-    for batch in stream.read(path, header, notes):
+    for batch in stream.read(path, beside):
         collector.take(batch)
     if not (collector.found or len(collector.device.start) or len(collector.ops.start)):
         raise InputError(
@@ -54,7 +55,7 @@ def read(path: Path, patterns: tuple[Pattern, ...], *, step: str | None = None) 
             allowed='events with "ph": "X" and a "dur"',
             do="record with torch.profiler while the model runs, and wait for the profiler to stop before copying",
         )
-    return _Reduction(path=path, header=header, collector=collector, notes=notes, step=step).trace()
+    return _Reduction(path=path, beside=beside, collector=collector, step=step).trace()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,16 +63,15 @@ class _Reduction:
     """Turns what was collected into a rank's trace."""
 
     path: Path
-    header: dict[str, Any]
+    beside: stream.Beside
     collector: Collector
-    notes: list[str]
     step: str | None
 
     def trace(self) -> RankTrace:
         """Return the trace."""
         kept = self.collector
         limit = kept.last_us - kept.first_us + _SLACK_US
-        head = _header(self.header)
+        head = _header(self.beside.header)
         on_device = bool(len(kept.device.start)) or any(found.thread is None for found in kept.found)
         compute = kept.device if on_device else kept.ops
         start, length = np.frombuffer(compute.start), np.frombuffer(compute.length)
@@ -105,47 +105,48 @@ class _Reduction:
             suspects=_suspects(kept.names, name[good], length[good] * _US) if on_device else {},
             window_s=window,
             events=kept.events,
-            notes=tuple(self.notes),
+            lost=self.beside.lost + kept.without_length,
+            notes=tuple(self.beside.notes),
         )
 
     def _origin_ns(self) -> int:
-        base = self.header.get("baseTimeNanoseconds")
-        base_ns = int(base) if isinstance(base, (int, float)) and math.isfinite(base) else 0
+        base = self.beside.header.get("baseTimeNanoseconds")
+        base_ns = int(base) if isinstance(base, (int, float)) and abs(base) < _LATEST_NS else 0
         return base_ns + int(self.collector.origin_us or 0.0) * 1000
 
     def _rank(self) -> int:
         """Return the rank: as the trace says, else as the file's name says, else -1."""
-        info = self.header.get("distributedInfo")
+        info = self.beside.header.get("distributedInfo")
         rank = info.get("rank") if isinstance(info, Mapping) else None
-        if isinstance(rank, int) and not isinstance(rank, bool):
+        if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < _MOST_RANKS:
             return rank
         named = rank_in_name(self.path.name)
         if named is None:
             return -1
-        self.notes.append(f"{self.path.name}: the rank was taken from the file's name")
+        self.beside.notes.append(f"{self.path.name}: the rank was taken from the file's name")
         return named
 
     def _remark(self, giants: int, head: Header) -> None:
         """Note what a reader of the answer should know about this file."""
         kept, name = self.collector, self.path.name
         if giants:
-            self.notes.append(f"{name}: {giants} events longer than the whole trace were left out as corrupt")
+            self.beside.notes.append(f"{name}: {giants} events longer than the whole trace were left out as corrupt")
         if kept.without_length:
-            self.notes.append(f"{name}: {kept.without_length} events without a usable time were left out")
+            self.beside.notes.append(f"{name}: {kept.without_length} events without a usable time were left out")
         if len(kept.devices) > 1:
-            self.notes.append(f"{name}: kernels of {len(kept.devices)} devices are read as one rank")
-        if kept.with_python or self.header.get("with_stack"):
-            self.notes.append(
+            self.beside.notes.append(f"{name}: kernels of {len(kept.devices)} devices are read as one rank")
+        if kept.with_python or self.beside.header.get("with_stack"):
+            self.beside.notes.append(
                 f"{name}: recorded with Python stacks, which slow the host: launch gaps and skew may be the profiler's"
             )
         if not head.world_size:
-            self.notes.append(f"{name}: no distributedInfo: groups of ranks are not known")
+            self.beside.notes.append(f"{name}: no distributedInfo: groups of ranks are not known")
 
 
 def rank_in_name(name: str) -> int | None:
     """Return the rank that a file's name says, None when it says none."""
     for regex in _RANK_IN_NAME:
-        if found := regex.search(name):
+        if (found := regex.search(name)) and int(found[1]) < _MOST_RANKS:
             return int(found[1])
     return None
 
@@ -164,16 +165,24 @@ def _header(found: dict[str, Any]) -> Header:
     for entry in listed if isinstance(listed, list) else []:
         ranks = entry.get("ranks") if isinstance(entry, Mapping) else None
         if isinstance(ranks, str):
-            ranks = json.loads(ranks) if re.fullmatch(r"\[[\d, ]*\]", ranks) else None
-        if isinstance(ranks, list) and all(isinstance(rank, int) for rank in ranks):
+            ranks = _listed(ranks)
+        if isinstance(ranks, list) and all(isinstance(rank, int) and 0 <= rank < _MOST_RANKS for rank in ranks):
             groups[str(entry.get("pg_name", ""))] = tuple(sorted(ranks))
     world = info.get("world_size")
     return Header(
         backend=str(info.get("backend") or ""),
-        world_size=world if isinstance(world, int) else None,
+        world_size=world if isinstance(world, int) and 0 < world <= _MOST_RANKS else None,
         host=str(found.get("host_name") or ""),
         groups=groups,
     )
+
+
+def _listed(text: str) -> list[int] | None:
+    """Return the ranks of a list in writing; None where it is none."""
+    if re.fullmatch(r"\[[\d, ]*\]", text):
+        with contextlib.suppress(ValueError):  # a comma too many, or thousands of digits
+            return [int(rank) for rank in json.loads(text)]
+    return None
 
 
 def _works(names: dict[str, int], name: Any, length_s: Floats) -> dict[str, Work]:  # noqa: ANN401  an array of int32

@@ -107,7 +107,7 @@ class RankTrace:
 
     Times are [s] after `origin_ns` [ns], the rank's own clock. `busy_s` holds the merged intervals, (n, 2), in which
     the device computed. `works` sums compute by kernel name; `suspects` [s] by name are kernels that sound like
-    communication and match no pattern.
+    communication and match no pattern. `lost` counts the events that damage took, which are not among `events`.
     """
 
     rank: int
@@ -123,6 +123,7 @@ class RankTrace:
     suspects: Mapping[str, float]
     window_s: tuple[float, float]
     events: int
+    lost: int = 0
     notes: tuple[str, ...] = ()
 
 

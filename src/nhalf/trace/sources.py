@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
-from nhalf.errors import InputError
+from nhalf.errors import InputError, quoted
+from nhalf.files.reading import Inflation, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,8 +51,7 @@ def find(names: Sequence[str]) -> tuple[list[Source], list[str]]:
     for name in names:
         path = Path(name)
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.is_file() and p.name.endswith(_ENDINGS))
-            for file in inside:
+            for file in (inside for inside in files_in(path) if inside.name.endswith(_ENDINGS)):
                 kind = _format(file)
                 if kind is None:
                     notes.append(f"{file.name} is no trace and was skipped")
@@ -71,7 +72,15 @@ def find(names: Sequence[str]) -> tuple[list[Source], list[str]]:
 
 def _expanded(path: Path, name: str) -> list[Path]:
     """Return the file of a name, or those of a pattern that the shell left alone."""
-    if path.exists():
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    else:
+        if not path.is_file():
+            raise InputError("this is no regular file", where=name, do="unpack it into a file, and name that")
         return [path]
     # The shell's own patterns, absolute ones too, which Path.glob does not take.
     files = [Path(found) for found in sorted(glob(name, recursive=True)) if Path(found).is_file()]  # noqa: PTH207
@@ -128,16 +137,22 @@ def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
             magic = file.read(4)
             file.seek(0)
             if magic.startswith(_GZIP):
-                yield from _gunzipped(file, size)
+                unpacked = _gunzipped(file, size)
             elif magic == _ZSTD:
-                yield from _unzstd(file, size, path)
+                unpacked = _unzstd(file, size, path)
             else:
-                while block := file.read(size):
-                    yield block
+                unpacked = iter(partial(file.read, size), b"")
+            limit = Inflation(path.stat().st_size if magic.startswith((_GZIP, _ZSTD)) else None, where=str(path))
+            for block in unpacked:
+                limit.add(len(block))
+                yield block
     except OSError as error:
-        raise InputError(
-            f"the file cannot be read: {error.strerror or error}", where=str(path), do="check the path and its rights"
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> InputError:
+    why = getattr(error, "strerror", "") or str(error)
+    return InputError(f"the file cannot be read: {why}", where=quoted(str(path)), do="check the path and its rights")
 
 
 def _gunzipped(file: BinaryIO, size: int) -> Iterator[bytes]:
@@ -188,6 +203,6 @@ def _zstd_reader(file: BinaryIO, path: Path) -> tuple[Any, type[Exception]]:
         raise InputError(
             "this file is compressed with zstd, and no reader for it is installed",
             where=str(path),
-            do="pip install 'nhalf[trace]', or unpack it first: zstd -d FILE",
+            do="in the checkout: pip install '.[trace]', or unpack it first: zstd -d FILE",
         ) from None
     return zstd.ZstdFile(file), zstd.ZstdError

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nhalf.trace.timeline import Timeline
 
 _WORTH_A_PROCESS_BYTES = 8 << 20
+_MOST_LOST = 0.2
 _APART_S = 600.0
 """Windows of one run lie closer than this [s]: clocks of a cluster are minutes apart at worst."""
 
@@ -63,6 +64,7 @@ class Study:
     replayed: Replayed
     tokens_per_step: float | None
     notes: tuple[str, ...]
+    lost: float = 0.0
 
 
 def study(names: Sequence[str], options: Options) -> Study:
@@ -86,6 +88,7 @@ def study(names: Sequence[str], options: Options) -> Study:
     _one_run(traces)
     for trace in traces:
         notes += trace.notes
+    lost = _lost(traces)
     if not any(len(trace.calls) for trace in traces):
         raise _silent(traces)
     notes += [
@@ -96,7 +99,26 @@ def study(names: Sequence[str], options: Options) -> Study:
     traces = [trace for trace in traces if len(trace.calls)]
     traces = _with_sizes(traces, sources, options, notes)
     timeline = build(traces)
-    return _study(timeline, options, [*notes, *timeline.notes])
+    return replace(_study(timeline, options, [*notes, *timeline.notes]), lost=lost)
+
+
+def _lost(traces: Sequence[RankTrace]) -> float:
+    """Return the share of all events that damage took.
+
+    Raises
+    ------
+    WeakEvidenceError
+        One of the traces has lost too many of its own to say anything of a step.
+    """
+    for trace in traces:
+        share = trace.lost / max(1, trace.lost + trace.events)
+        if share > _MOST_LOST:
+            raise WeakEvidenceError(
+                f"{100 * share:.0f} % of its events are lost to damage ({trace.lost} of {trace.lost + trace.events})",
+                where=trace.file, allowed=f"{100 * _MOST_LOST:.0f} %", do="copy the trace again, or record a new one",
+            )  # fmt: skip
+    lost = sum(trace.lost for trace in traces)
+    return lost / max(1, lost + sum(trace.events for trace in traces))
 
 
 def _study(timeline: Timeline, options: Options, notes: list[str]) -> Study:

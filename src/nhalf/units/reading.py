@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from nhalf.errors import InputError, quoted
@@ -11,6 +10,8 @@ from nhalf.units.scales import DIMENSIONS, Dimension, Scale, scaled
 from nhalf.units.whole import parse_count
 
 _NUMBER = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,9}))?\s*(.*)", re.DOTALL)
+_LARGEST = 1e30
+"""In SI units: nothing of a machine is larger, or smaller than one over it, and the products of two are finite."""
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity|\u221e)([^a-z].*)?", re.IGNORECASE | re.DOTALL)
 _DOLLAR_FIRST = re.compile(r"([+-]?)\s*\$\s*(.*)", re.DOTALL)
 
@@ -35,9 +36,9 @@ def parse(text: str, dimension: str, *, where: str = "") -> float:
     if scale is None:
         raise _unit_error(text, (mantissa, exponent, unit), want, where)
     value = scaled(mantissa, exponent, scale)
-    if not math.isfinite(value):
+    if value > _LARGEST:
         raise _refusal(f"{quoted(text)} is too large", want, where)
-    if value == 0.0 and float(mantissa) > 0.0:
+    if 0.0 < value < 1.0 / _LARGEST or (value == 0.0 and float(mantissa) > 0.0):
         raise _refusal(f"{quoted(text)} is too small", want, where)
     if sign == "-" and value > 0.0:
         raise _refusal(f"{quoted(text)} is negative", want, where)

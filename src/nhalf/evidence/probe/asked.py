@@ -142,7 +142,7 @@ def _backend(asked: Asked, here: Place | None) -> str:
 
 def _need(package: str, backend: str) -> None:
     if importlib.util.find_spec(package) is None:
-        do = "pip install 'nhalf[mpi]'" if package == "mpi4py" else "use the Python that has your torch"
+        do = "in the checkout: pip install '.[mpi]'" if package == "mpi4py" else "use the Python that has your torch"
         raise InputError(f"{package} is not installed", where=f"--backend {backend}", do=do)
 
 

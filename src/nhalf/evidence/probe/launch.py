@@ -128,12 +128,12 @@ def find_mpiexec() -> str:
 
     if importlib.util.find_spec("mpi4py") is None:
         raise InputError("mpi4py is not installed", where="--backend mpi", allowed="an MPI that Python can call",
-                         do="pip install 'nhalf[mpi]'")  # fmt: skip
+                         do="in the checkout: pip install '.[mpi]'")  # fmt: skip
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:
         raise InputError("there is no mpiexec", where="--backend mpi", allowed="MPICH, Open MPI or Intel MPI",
-                         do="pip install 'nhalf[mpi]', or load your MPI's module")  # fmt: skip
+                         do="in the checkout: pip install '.[mpi]', or load your MPI's module")  # fmt: skip
     return found
 
 

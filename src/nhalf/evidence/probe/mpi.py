@@ -34,7 +34,7 @@ def _library() -> Any:  # noqa: ANN401  mpi4py, which few have
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise InputError(f"MPI cannot be loaded: {error}", where="--backend mpi",
-                         do="pip install 'nhalf[mpi]', or build mpi4py with your MPI") from error  # fmt: skip
+                         do="in the checkout: pip install '.[mpi]', or build mpi4py") from error  # fmt: skip
     return MPI
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from nhalf.collective import Op
-from nhalf.errors import InputError
 from nhalf.evidence.probe import environment
 from nhalf.evidence.probe.cell import FUSE, HOWS
 from nhalf.evidence.probe.statistics import half_width, interval, median
+from nhalf.files.writing import write_text
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
@@ -248,12 +247,6 @@ class Record:
         return found
 
     def save(self, path: Path) -> None:
-        """Write the document, in one step: a reader never finds half of it. Raises InputError when it cannot."""
+        """Write the document, in one step. Raises InputError when it cannot."""
         text = json.dumps(self.document(), indent=1, allow_nan=False)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            beside.write_text(f"{text}\n", encoding="utf-8")
-            beside.replace(path)
-        except OSError as error:
-            raise InputError(f"the file cannot be written: {error.strerror or error}", where=str(path),
-                             do="check the folder") from error  # fmt: skip
+        write_text(path, f"{text}\n")

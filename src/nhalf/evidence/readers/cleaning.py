@@ -54,6 +54,10 @@ _NUMBERED = re.compile(r"\s*(\d{1,7})(?:[:|.\t] ?|\s|$)")
 _WORD = re.compile(r"(?:[A-Za-z][\w.-]*(?::| +\|)|[A-Za-z][\w.-]*\[\d+\]:?)(?= |$)")
 _OWN_WORDS: Final = ("sockperf", "Final", "Device", "NOTE")  # a tool's own first word is not a launcher's prefix
 _FENCE = re.compile(r"\s*(?:```|~~~)")
+_LONG: Final = 160  # characters; the numbers of shorter lines fit a float
+_LONGEST: Final = 1 << 14  # characters of a line of a table
+_BLANKS = re.compile(r"[ \t]{500,}")
+_DIGITS = re.compile(r"\d{41,}")
 _MOST = 0.9  # of the lines
 _MANY = 0.6  # of the lines
 _PREFIXES_IN_A_ROW = 4
@@ -76,7 +80,11 @@ class Cleaner:
         )
 
     def clean(self, text: str) -> str:
-        """Return one line without what was added to it."""
+        """Return one line without what was added to it; a number of more digits than any tool prints is none."""
+        if len(text) > _LONG:
+            text = _BLANKS.sub(" ", _DIGITS.sub("nan", text))
+            if len(text) > _LONGEST and '"' not in text:  # of a line of JSON all is read
+                text = text[:_LONGEST]
         text = self._unnumbered(_basic(text))
         for _ in range(_PREFIXES_IN_A_ROW):
             if self._word and text.lstrip().startswith(self._word):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from nhalf.collective import Op
 from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import note, skip, timed
-from nhalf.evidence.readers.numerals import NUMBER, TIME_UNITS, half_step, size
+from nhalf.evidence.readers.numerals import NUMBER, TIME_UNITS, half_step, integer, size
 from nhalf.evidence.readers.protocol import Format
 from nhalf.evidence.readers.sweep import Sweep
 from nhalf.evidence.table import Table
@@ -41,7 +41,7 @@ class _Run:
     def row(self, line: Line, found: re.Match[str]) -> None:
         text = found["size"]
         printed = size(text, binary=True)
-        count, width = (int(part) for part in found["shape"].split("x"))
+        count, width = (integer(part) or 0 for part in found["shape"].split("x"))
         bytes_ = _exact(printed, half_step(text.split()[0]), text, count * width, self.ranks)
         point = timed(line, float(bytes_), found["time"], TIME_UNITS[found["unit"] or "us"]) if bytes_ else None
         if point is None:

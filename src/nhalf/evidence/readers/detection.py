@@ -23,6 +23,8 @@ GROUP: Final = "nhalf.readers"
 
 _FIRST_WINDOW = 200  # lines looked at together
 _WINDOW = 2000
+_WINDOW_CHARACTERS = 1 << 22
+_LONGEST: Final = 1 << 16  # characters of a line from which a format is told
 _DEBUG, _CHOICE = " NCCL INFO ", " Bytes -> "  # pages of the one hide a log; the other may be what it is about
 _ENOUGH = 0.5  # confidence that ends the search
 _LITTLE = 0.05
@@ -85,7 +87,7 @@ def detect(source: Source) -> Reader | None:
 def cleaned(source: Source) -> Iterator[Line]:
     """Yield the lines of a file without what launchers and terminals added."""
     lines = source.lines()
-    head = list(islice(lines, _WINDOW))
+    head = _few(lines, _WINDOW)
     cleaner = Cleaner(head)
     yield from cleaner.lines(head)
     yield from cleaner.lines(lines)
@@ -120,11 +122,22 @@ def _banners() -> tuple[re.Pattern[str], dict[str, Format]]:
 
 def _windows(source: Source) -> Iterator[str]:
     """Yield the text of the lines in parts: a short one, which is enough for most files, then longer ones."""
-    lines = (line.text for line in cleaned(source) if _DEBUG not in line.text or _CHOICE in line.text)
+    lines = (line for line in cleaned(source) if _DEBUG not in line.text or _CHOICE in line.text)
     size = _FIRST_WINDOW
-    while window := list(islice(lines, size)):
-        yield "\n".join(window)
+    while window := _few(lines, size):
+        yield "\n".join(line.text[:_LONGEST] for line in window)
         size = _WINDOW
+
+
+def _few(lines: Iterator[Line], count: int) -> list[Line]:
+    """Return the next lines: so many, or fewer where they are long."""
+    found, room = [], _WINDOW_CHARACTERS
+    for line in islice(lines, count):
+        found.append(line)
+        room -= len(line.text)
+        if room < 0:
+            break
+    return found
 
 
 def _load(name: str, load: object) -> Reader:

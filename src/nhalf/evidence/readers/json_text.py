@@ -39,7 +39,7 @@ def records(lines: Iterable[Line]) -> Iterator[tuple[Line, dict[str, Any] | None
             continue
         try:
             value = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         yield line, value if isinstance(value, dict) else None
 
@@ -50,7 +50,7 @@ def number(value: object) -> float | None:
         return None
     try:
         result = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # an integer of hundreds of digits
         return None
     return result if abs(result) < float("inf") else None
 
@@ -68,11 +68,13 @@ def array(value: object) -> list[Any]:
 def _decode(text: str, place: int) -> tuple[dict[str, Any] | None, int, str]:
     try:
         value, end = _DECODER.raw_decode(text, place)
+    except RecursionError:
+        return None, place, "the JSON is nested beyond reason"
     except ValueError as error:
         mended = _NOT_A_NUMBER.sub(r"\1null", _BARE_NAME.sub(r'\1"\2"\3', text[place:]))
         try:
             value, _ = _DECODER.raw_decode(mended)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None, place, f"the JSON is cut or damaged: {error}"
         return (value if isinstance(value, dict) else None), len(text), ""
     return (value if isinstance(value, dict) else {}), end, ""

@@ -30,7 +30,7 @@ _NO_TIME = re.compile(
     r"speed-?up|ratio|algbw|busbw|bandwidth|gb/?s|correct|error|diff|tokens|count|elements|dtype|shape|n_ctx|%|\bbest\b",
     re.IGNORECASE,
 )
-_CELL = re.compile(rf"~?({NUMBER})\s*(ns|us|\u03bcs|ms|s)?(?:\s*(?:\u00b1|\+/-|\(|x).*)?")
+_CELL = re.compile(rf"~?({NUMBER})\s*+(ns|us|\u03bcs|ms|s)?(?:\s*+(?:\u00b1|\+/-|\(|x).*)?")
 _HEADING_SIZE = re.compile(r"(?:size|payload)\s*[:=]\s*([\d.,]+ ?[KMG]?i?B)", re.IGNORECASE)
 _RANKS = re.compile(
     r"(?:world[_ -]?size|tp(?:[_ -]?size)?|ranks|gpus|nranks|np)\s*[=:]\s*(\d+)|\b(\d+) (?:ranks|gpus)\b", re.IGNORECASE

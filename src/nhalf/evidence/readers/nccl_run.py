@@ -135,7 +135,7 @@ class Run:
     def _table(self, numbered: list[tuple[int, Row]]) -> Table:
         rows = [row for _, row in numbered]
         ranks, nodes = self._ranks(), self._nodes()
-        alone = self.mixed and all(float(side.busbw.replace(",", ".") or 0) == 0.0 for side in _sides(rows))
+        alone = self.mixed and all((real(side.busbw) or 0.0) == 0.0 for side in _sides(rows))
         what = operation(rows, 1 if alone else ranks, self.named)
         quantity = self._quantity()
         points, unread = _points(numbered, self.source)

@@ -35,14 +35,16 @@ _REAL = re.compile(
 _SIZE = re.compile(rf"({NUMBER})\s*([kKMGTPE]?)(i?)(?:[Bb](?:ytes?)?)?")
 _REMEMBERED = 1 << 15  # numbers; a log repeats many, and reading one costs more than looking it up
 _HALVES: Final = tuple(0.5 * math.pow(10.0, -places) for places in range(400))
+_MOST_DIGITS: Final = 40  # of a whole number, thousands marks included
+_LARGEST_POWER: Final = 300  # of ten, beyond which a number is no measurement
 _DIGITS_TO_SPARE = 7  # significant digits; rounding is then far below any noise
 
 
 def integer(token: str) -> int | None:
     """Return a whole number, thousands marks allowed ("1,048,576"), or None."""
     if token.isascii() and token.isdigit():
-        return int(token)
-    if _THOUSANDS.fullmatch(token):
+        return int(token) if len(token) <= _MOST_DIGITS else None
+    if len(token) <= _MOST_DIGITS and _THOUSANDS.fullmatch(token):
         return int(re.sub(r"\D", "", token))
     return None
 
@@ -68,7 +70,10 @@ def half_step(token: str) -> float:
         return 0.0
     point = mantissa.find(".")
     places = len(mantissa) - point - 1 if point >= 0 else 0
-    return 0.5 * math.pow(10.0, int(exponent) - places) if exponent else _HALVES[places]
+    if not exponent:
+        return _HALVES[places]
+    power = int(exponent) - places if len(exponent) < len("-1000") else 0
+    return 0.5 * math.pow(10.0, power) if -_LARGEST_POWER < power < _LARGEST_POWER else 0.0
 
 
 def decimals(token: str) -> int:
@@ -92,9 +97,10 @@ def size(text: str, *, binary: bool = False) -> float | None:
         return value
     unit = f"{prefix.upper()}iB" if mark or binary else f"{prefix}B"
     try:
-        return value * parse(f"1{unit}", "size")
+        bytes_ = value * parse(f"1{unit}", "size")
     except InputError:
         return None
+    return bytes_ if math.isfinite(bytes_) else None
 
 
 def _plain(token: str) -> str:

@@ -25,7 +25,7 @@ def read(content: bytes, source: str) -> list[Table]:
         raise InputError(
             "reading Parquet needs polars, which is not installed",
             where=source,
-            do="pip install 'nhalf[frames]', or write the table as CSV",
+            do="in the checkout: pip install '.[frames]', or write the table as CSV",
         ) from error
     try:
         table = pl.read_parquet(io.BytesIO(content))

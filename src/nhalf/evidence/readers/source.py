@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import io
+import os
 import shutil
+import stat
 import sys
 import tempfile
 import weakref
@@ -14,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from nhalf.errors import InputError
+from nhalf.errors import InputError, quoted
 from nhalf.evidence.readers.protocol import Line
+from nhalf.files.reading import Inflation, encoding, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,16 +26,11 @@ STDIN: Final = "-"
 _GZIP: Final = b"\x1f\x8b"
 _PARQUET: Final = b"PAR1"
 _ZSTANDARD: Final = b"\x28\xb5\x2f\xfd"
-_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 _IN_MEMORY: Final = 1 << 26  # bytes of standard input that are kept in memory
 _LOOK = 4096  # bytes to tell the encoding from
-_LONGEST_LINE = 1 << 26  # characters; a JSON file is often one line
+_LONGEST_LINE = 1 << 24  # characters; a JSON file is often one line
+_MOST_STREAMED: Final = 1 << 32
+"""A stream that goes on for longer is no log [bytes]."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
@@ -52,10 +49,16 @@ class Source:
         try:
             with self._open() as stream:
                 head = stream.peek(_LOOK)[:_LOOK]
-                text = io.TextIOWrapper(stream, encoding=_encoding(head), errors="replace", newline=_newline(head))
-                number = 0
+                text = io.TextIOWrapper(stream, encoding=encoding(head), errors="replace", newline=_newline(head))
+                number, limit = 0, Inflation(self._packed_bytes(), where=self.name)
                 while line := text.readline(_LONGEST_LINE):
                     number += 1
+                    limit.add(len(line))
+                    if len(line) == _LONGEST_LINE:
+                        raise InputError(
+                            "the line is too long for a log", where=f"{self.name}:{number}",
+                            allowed=f"{_LONGEST_LINE:,} characters", do="check what wrote the file",
+                        )  # fmt: skip
                     if "\r" not in line:
                         yield Line(number, line)
                     else:
@@ -85,6 +88,12 @@ class Source:
         except OSError as error:
             raise _unreadable(self.name, error.strerror or str(error)) from error
 
+    def _packed_bytes(self) -> int | None:
+        """Return the size of the file where it is compressed [bytes]."""
+        if self._begins()[:2] != _GZIP:
+            return None
+        return self.path.stat().st_size if self.path else len(self.content)
+
     def _open(self) -> io.BufferedReader | gzip.GzipFile:
         first = self._begins()
         if first == _ZSTANDARD:
@@ -113,16 +122,13 @@ def sources(given: str | Path) -> list[tuple[Source, bool]]:
     Raises InputError when the path does not exist, or the folder holds no file.
     """
     if str(given) == STDIN:
-        return [(_streamed("standard input", sys.stdin.buffer), False)]
+        return [(_standard_input(), False)]
     path = Path(given)
-    if path.is_dir():
-        inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not _is_hidden(p.relative_to(path))]
-        if not inside:
-            raise InputError("the folder holds no file", where=str(path), do="name a folder with logs")
-        return [(Source(name=str(p), path=p), True) for p in inside]
-    if not path.exists():
+    if not _exists(path):
         raise InputError("there is no such file", where=str(path), do="check the path")
-    if path.is_fifo() or path.is_char_device():  # a pipe, such as `<(zcat log.gz)`, can be read only once
+    if path.is_dir():
+        return [(Source(name=str(p), path=p), True) for p in files_in(path)]
+    if not path.is_file():  # a pipe, such as `<(zcat log.gz)`, can be read only once
         try:
             with path.open("rb") as stream:
                 return [(_streamed(str(path), stream), False)]
@@ -131,8 +137,30 @@ def sources(given: str | Path) -> list[tuple[Source, bool]]:
     return [(Source(name=str(path), path=path), False)]
 
 
+def _exists(path: Path) -> bool:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:  # a name that is too long, or holds a null
+        raise _unreadable(quoted(str(path)), getattr(error, "strerror", "") or str(error)) from error
+    return True
+
+
+def _standard_input() -> Source:
+    name = "standard input"
+    if sys.stdin is None or sys.stdin.buffer.closed:
+        raise InputError("it is closed", where=name, do="name a file, or pipe a log into it")
+    return _streamed(name, sys.stdin.buffer)
+
+
 def _streamed(name: str, stream: BinaryIO) -> Source:
     """Return what comes through a stream: it is read twice, so more than fits comfortably waits in a file meanwhile."""
+    try:
+        if stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty() and name != os.devnull:
+            raise InputError("this is a device, which never ends", where=name, do="name a file")
+    except (OSError, ValueError):  # no file behind it, as in a test
+        pass
     content = stream.read(_IN_MEMORY)
     if len(content) < _IN_MEMORY:
         return Source(name=name, content=content)
@@ -141,31 +169,17 @@ def _streamed(name: str, stream: BinaryIO) -> Source:
     weakref.finalize(source, shutil.rmtree, folder, ignore_errors=True)
     try:
         with (folder / "log").open("wb") as file:
-            file.write(content)
-            shutil.copyfileobj(stream, file)
+            while content:
+                file.write(content)
+                if file.tell() > _MOST_STREAMED:
+                    raise InputError("it does not end", where=name, allowed=f"{_MOST_STREAMED:,} bytes")
+                content = stream.read(_IN_MEMORY)
     except OSError as error:
         raise InputError(
             f"it cannot be kept while it is read: {error.strerror or error}", where=name,
             do=f"make room in {folder.parent}, or name a file instead of -",
         ) from error  # fmt: skip
     return source
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
-
-
-def _encoding(head: bytes) -> str:
-    for mark, encoding in _MARKS:
-        if head.startswith(mark):
-            return encoding
-    # UTF-16 without a mark: every second byte of Latin text is zero.
-    enough = 0.8
-    for start, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
-        half = head[start::2]
-        if half and half.count(0) > enough * len(half):
-            return encoding
-    return "utf-8"
 
 
 def _newline(head: bytes) -> str | None:

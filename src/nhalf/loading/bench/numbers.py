@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
+
+from nhalf.errors import InputError
+from nhalf.files.reading import parse_json
 
 CONCURRENCY_BY: Final = "concurrency_by"
 """The column that says how the concurrency of a run was found, where its file does not state one."""
@@ -13,8 +15,8 @@ LITTLE: Final = "Little's law"
 def parsed(text: str) -> Any:  # noqa: ANN401  JSON is whatever it is
     """Return the JSON in a text; None where it is none."""
     try:
-        return json.loads(text)
-    except (RecursionError, ValueError):  # nested beyond reason, or a number of thousands of digits
+        return parse_json(text, where="")
+    except InputError:
         return None
 
 

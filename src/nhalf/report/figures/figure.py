@@ -84,7 +84,7 @@ def needed(module: str, package: str) -> Any:  # noqa: ANN401  a module that is 
             f"{package} is not installed",
             where="-o",
             allowed="the extra [report]",
-            do="pip install 'nhalf[report]', in a clone '.[report]'",
+            do="in the checkout: pip install '.[report]'",
         ) from error
 
 
