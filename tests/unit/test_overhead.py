@@ -12,7 +12,8 @@ from nhalf.calibrate.prior import prior
 from nhalf.catalog import store
 from nhalf.loading.case_table import Table
 from nhalf.loading.cases import cases
-from nhalf.loading.request import Request, load, scenarios
+from nhalf.loading.choices import Request
+from nhalf.loading.request import load, scenarios
 from nhalf.predict.overhead import quantised_inputs
 from nhalf.predict.response import CONSTANTS
 from nhalf.predict.step import decode

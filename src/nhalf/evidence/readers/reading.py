@@ -64,9 +64,9 @@ def read_each(
             try:
                 tables.extend(_read_one(one, chosen, in_folder=in_folder))
             except OverflowError:  # of two numbers that each could be measured, the product could not
-                error = InputError("its numbers are too large to be measured", where=one.name, do="check the file")
-                tables.append(_without_rows(one.name, error))
-                refused.append(error)
+                too_large = InputError("its numbers are too large to be measured", where=one.name, do="check the file")
+                tables.append(_without_rows(one.name, too_large))
+                refused.append(too_large)
             except InputError as error:
                 tables.append(_without_rows(one.name, error))
                 refused.append(error)
