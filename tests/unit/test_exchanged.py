@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.cli.command import invoke
+from tests.cli.command import detailed, invoke
 
 import nhalf
 from nhalf.decide.exchanged import exchanged
@@ -49,15 +49,15 @@ def test_a_device_alone_exchanges_nothing() -> None:
 
 def test_the_verdict_tells_the_bytes_of_links_from_software_where_they_differ() -> None:
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--weights", "fp8", "--batch")
-    assert "the rest is software, which a wider link does not move)" in " ".join(invoke(*job, "16").out.split())
-    assert "the rest is software" not in " ".join(invoke(*job, "512").out.split())
+    assert "the rest is software, which a wider link does not move)" in " ".join(detailed(*job, "16").out.split())
+    assert "the rest is software" not in " ".join(detailed(*job, "512").out.split())
 
 
 def test_the_verdict_names_what_prefills_exchange() -> None:
     job = ("decode", "deepseek-v3", "--on", "h200-sxm", "--attention-dp", "16", "--ep", "16", "--batch", "960")
     asked = (*job, "--exchange", "all-to-all", "--isl", "1024", "--osl", "512")
     row = invoke(*asked, "--json").document["rows"][0]
-    said = " ".join(invoke(*asked).out.split())
+    said = " ".join(detailed(*asked).out.split())
     assert f"and those inside the prefills {100 * row['prefill_collective_s'] / row['step_s']:.2g} % more" in said
     assert row["prefill_collective_s"] < row["prefill_s"]
-    assert "inside the prefills" not in invoke(*job, "--exchange", "all-to-all").out
+    assert "inside the prefills" not in detailed(*job, "--exchange", "all-to-all").out
