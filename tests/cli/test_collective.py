@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.cli.command import invoke, matches, refused
+from tests.cli.command import detailed, invoke, matches, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ def document() -> Any:  # noqa: ANN401  JSON is whatever it is
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_the_main_job_prints_the_stored_page(columns: int) -> None:
-    result = invoke(*JOB, columns=columns)
+    result = detailed(*JOB, columns=columns)
     assert (result.code, result.err) == (0, "")
     assert matches(f"collective_{columns}", result.out)
     assert max(len(line) for line in result.out.splitlines()) <= columns
@@ -29,7 +29,7 @@ def test_the_main_job_prints_the_stored_page(columns: int) -> None:
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_a_page_across_nodes_is_stored_too(columns: int) -> None:
-    result = invoke("collective", "all-reduce", "--ranks", "16", "--on", "h100-sxm", "--sizes", "1KiB:1MiB:x4",
+    result = detailed("collective", "all-reduce", "--ranks", "16", "--on", "h100-sxm", "--sizes", "1KiB:1MiB:x4",
                     columns=columns)  # fmt: skip
     assert matches(f"collective_across_{columns}", result.out)
     assert max(len(line) for line in result.out.splitlines()) <= columns
@@ -39,7 +39,7 @@ def test_a_page_across_nodes_is_stored_too(columns: int) -> None:
 
 
 def test_the_first_line_is_the_verdict_and_the_last_the_next_command() -> None:
-    page = invoke(*JOB).out.splitlines()
+    page = detailed(*JOB).out.splitlines()
     assert page[0].startswith("all-reduce on 8 ranks of h100-sxm: one-shot is fastest below")
     assert page[-1] == "  nhalf crossover llama-3.1-70b --on h100-sxm"
 
@@ -114,7 +114,7 @@ def test_a_plan_is_marked_as_one(document: Any) -> None:  # noqa: ANN401
 
 def one(library: str, system: str, ranks: str = "8") -> Any:  # noqa: ANN401
     job = ("collective", "all-reduce", "--ranks", ranks, "--on", system, "--library", library, "--sizes", "16KiB")
-    return invoke(*job, "--json").document, " ".join(invoke(*job).out.split())
+    return invoke(*job, "--json").document, " ".join(detailed(*job).out.split())
 
 
 def test_across_trays_nothing_was_measured_and_both_published_figures_are_shown() -> None:
@@ -267,6 +267,6 @@ def test_several_systems_share_a_page(tmp_path: Path) -> None:
 
 
 def test_a_rule_names_no_algorithm_whose_sizes_another_takes() -> None:
-    page = invoke("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm").out
+    page = detailed("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm").out
     (rule,) = [line for line in page.splitlines() if line.startswith("  vllm 2026")]
     assert rule.startswith("  vllm 2026: one-shot below 256 KiB, nvls below 64 MiB")

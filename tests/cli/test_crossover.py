@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.cli.command import invoke, matches, refused
+from tests.cli.command import detailed, invoke, matches, refused
 
 JOB = ("crossover", "llama-3.1-70b", "--on", "h100-sxm")
 KEYS = {
@@ -21,7 +21,7 @@ def document() -> Any:  # noqa: ANN401  JSON is whatever it is
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_the_main_job_prints_the_stored_page(columns: int) -> None:
-    result = invoke(*JOB, columns=columns)
+    result = detailed(*JOB, columns=columns)
     assert (result.code, result.err) == (0, "")
     assert matches(f"crossover_{columns}", result.out)
     assert max(len(line) for line in result.out.splitlines()) <= columns
@@ -108,11 +108,11 @@ def test_bad_input_is_refused_in_one_line(arguments: tuple[str, ...], parts: lis
 
 
 def test_libraries_that_one_model_stands_for_have_no_span() -> None:
-    text = " ".join(invoke("crossover", "deepseek-v3", "--on", "h200-sxm", "--tp", "16").out.split())
+    text = " ".join(detailed("crossover", "deepseek-v3", "--on", "h200-sxm", "--tp", "16").out.split())
     assert "Every library turns at batch 18: none is measured there, and one model stands for all." in text
     assert "a modelled collective" in text
     assert "measured collective" not in text
     assert "Here n_1/2 is 20.1 times the other" in text
-    assert "Among libraries it lies between" in invoke("crossover", "llama-3.1-70b", "--on", "h100-sxm").out.replace(
+    assert "Among libraries it lies between" in detailed("crossover", "llama-3.1-70b", "--on", "h100-sxm").out.replace(
         "\n", " "
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.cli.command import invoke, matches, refused
+from tests.cli.command import detailed, invoke, matches, refused
 
 from nhalf.loading.inputs import OUTPUT, PROMPT
 
@@ -24,7 +24,7 @@ def document() -> Any:  # noqa: ANN401  JSON is whatever it is
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_the_main_job_prints_the_stored_page(columns: int) -> None:
-    result = invoke(*JOB, *LIMITS, columns=columns)
+    result = detailed(*JOB, *LIMITS, columns=columns)
     assert (result.code, result.err) == (0, "")
     assert matches(f"plan_{columns}", result.out)
     assert max(len(line) for line in result.out.splitlines()) <= columns
@@ -75,7 +75,7 @@ def test_the_launch_line_is_read_back_as_the_chosen_layout(document: Any) -> Non
 
 def test_a_worse_line_is_told_what_it_loses() -> None:
     line = "vllm serve meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size 2 --quantization fp8 --max-num-seqs 4"
-    result = invoke("plan", line, "--on", "h100-sxm", "--gpus", "8", "--tpot", "25ms")
+    result = detailed("plan", line, "--on", "h100-sxm", "--gpus", "8", "--tpot", "25ms")
     assert result.code == 0
     said = " ".join(result.out.split())
     assert "Your vllm line, TP2, batch 4:" in said
@@ -91,11 +91,11 @@ def test_data_parallelism_of_a_dense_model_is_replicas() -> None:
 
 
 def test_limits_that_nothing_holds_show_the_nearest_and_leave_with_3() -> None:
-    result = invoke(*JOB, "--gpus", "16", "--tpot", "1ms")
+    result = detailed(*JOB, "--gpus", "16", "--tpot", "1ms")
     assert result.code == 3
     assert result.out.startswith("No layout holds 1 ms per token: the nearest is ")
-    assert "twice the memory bandwidth" in result.err
-    found = invoke(*JOB, "--gpus", "16", "--tpot", "1ms", "--json")
+    assert "2x HBM bandwidth" in result.err
+    found = detailed(*JOB, "--gpus", "16", "--tpot", "1ms", "--json")
     assert found.code == 3
     assert found.document["chosen"] is None
     assert found.document["nearest"]["tpot_s"] > 1e-3
@@ -230,8 +230,8 @@ def test_help_says_what_is_taken_where_a_flag_is_not_given() -> None:
 
 def test_the_front_has_the_chosen_point_and_says_what_it_leaves_out() -> None:
     flags = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--gpus", "16", "--tpot", "20ms", "--weights", "fp8")
-    document = invoke(*flags, "--json").document
-    text = invoke(*flags).out.split("Pareto front")[1]
+    document = detailed(*flags, "--json").document
+    text = detailed(*flags).out.split("Pareto front")[1]
     points = sum(row["pareto"] for row in document["rows"])
     marked = [
         line for line in text.splitlines() if line.split() and line.split()[-4:][0] == str(document["chosen"]["batch"])
@@ -250,16 +250,16 @@ def test_a_launch_line_keeps_the_name_that_it_was_given(name: str) -> None:
 
 def test_a_mark_is_explained_without_limits_that_nobody_gave() -> None:
     job = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--gpus", "2")
-    free, bound = invoke(*job).out, invoke(*job, "--tpot", "1s").out
+    free, bound = detailed(*job).out, detailed(*job, "--tpot", "1s").out
     assert "? fits only if the driver reports enough memory." in free
     assert "limits" not in free
     assert "? holds the limits for one prompt alone" in bound
 
 
 def test_one_layout_that_fits_is_one() -> None:
-    text = " ".join(invoke("plan", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--pp", "1").out.split())
+    text = " ".join(detailed("plan", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--pp", "1").out.split())
     assert "and the only layout that fits." in text
-    wide = invoke("plan", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--pp", "1", columns=140).out
+    wide = detailed("plan", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--pp", "1", columns=140).out
     assert "TTFT: from that of a prompt alone to that of the last when the whole batch arrives at once." in wide
 
 
@@ -275,11 +275,11 @@ def test_every_row_has_the_band_that_decode_states(document: Any) -> None:  # no
 @pytest.mark.parametrize(("limit", "tenths"), [("low", 1), ("middle", 5), ("high", None)])
 def test_a_plan_says_how_often_a_run_keeps_its_limit(limit: str, tenths: int | None) -> None:
     one = (*JOB, "--gpus", "8", "--tp", "8", "--batch", "32")
-    row = invoke(*one, "--json").document["chosen"]
+    row = detailed(*one, "--json").document["chosen"]
     ends = {"low": row["tpot_low_s"], "middle": row["tpot_s"] * 1.001, "high": row["tpot_high_s"] * 1.001}
-    result = invoke(*one, "--tpot", f"{1e6 * ends[limit]:.3f}us", "--json")
+    result = detailed(*one, "--tpot", f"{1e6 * ends[limit]:.3f}us", "--json")
     assert result.code == (3 if limit == "low" else 0)
-    said = " ".join(invoke(*one, "--tpot", f"{1e6 * ends[limit]:.3f}us").out.split())
+    said = " ".join(detailed(*one, "--tpot", f"{1e6 * ends[limit]:.3f}us").out.split())
     assert "80 % band" in said
     assert (f"in about {tenths} of 10 cases" in said) == (tenths is not None)
     assert ("even odds: the middle of the band meets the limit" in said) == (limit == "middle")

@@ -12,8 +12,10 @@ from nhalf.cli import following, forms, output, page_file
 from nhalf.cli.quantities import WithQuantities
 from nhalf.loading.collective import SIZES, Asked, load
 from nhalf.report import collective as report
+from nhalf.report.collective_brief import brief
 from nhalf.report.collective_document import document
 from nhalf.report.collective_page import page
+from nhalf.report.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,11 +53,15 @@ def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str,
         return
     found = answers[0]
     page_file.write(pages, lambda: page(found))
-    if forms.write(lambda: document(found), "rows"):
-        return
-    canvas = output.canvas()
-    report.write(found, canvas, next_command=_next(str(asked[0].system) if found.question.library else ""))
-    output.write(canvas.text)
+    next_command = _next(str(asked[0].system) if found.question.library else "")
+    forms.show(
+        View(
+            document=lambda: document(found),
+            rows="rows",
+            brief=lambda: brief(found, next_command=next_command),
+            detail=lambda canvas: report.write(found, canvas, next_command=next_command),
+        )
+    )
 
 
 def _several(answers: Sequence[tuple[str, report.Answer]], pages: tuple[str, ...]) -> None:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nhalf.cli import flags, following, forms, output
+from nhalf.cli import flags, following, forms
 from nhalf.decide.crossovers import turns
 from nhalf.loading.crossover import load
 from nhalf.report import crossover as report
+from nhalf.report.crossover_brief import brief
+from nhalf.report.view import View
 
 if TYPE_CHECKING:
     from nhalf.decide.crossovers import Turn
@@ -22,12 +24,18 @@ if TYPE_CHECKING:
 def crossover(model: str, **given: str | None) -> None:
     """Say from which batch on the collectives of MODEL turn from latency to bandwidth, by both measures of it."""
     degrees = None if given["tp"] is None else flags.counts(given["tp"], "tp")
-    found = turns(load(flags.request(model, {**given, "tp": None}), degrees=degrees))
-    if forms.write(lambda: report.document(found, model), "crossovers"):
-        return
-    canvas = output.canvas()
-    report.write(found, model, canvas, next_commands=_next(report.leading(found)))
-    output.write(canvas.text)
+    loaded = load(flags.request(model, {**given, "tp": None}), degrees=degrees)
+    found = turns(loaded)
+    following_ones = _next(report.leading(found))
+    calls = loaded[0].transformer.block_count
+    forms.show(
+        View(
+            document=lambda: report.document(found, model),
+            rows="crossovers",
+            brief=lambda: brief(found, model, calls=calls, next_command=following_ones[0]),
+            detail=lambda canvas: report.write(found, model, canvas, next_commands=following_ones),
+        )
+    )
 
 
 def _next(lead: Turn) -> tuple[str, str]:

@@ -12,8 +12,10 @@ from nhalf.errors import NoAnswerError
 from nhalf.loading.planning import SEARCHED, Limits, named, planned
 from nhalf.report import plan as report
 from nhalf.report import plan_several as several
+from nhalf.report.plan_brief import brief
 from nhalf.report.plan_document import document
 from nhalf.report.plan_words import require_answer
+from nhalf.report.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,13 +77,16 @@ def _write(plans: Sequence[Named], every: bool, prices: Sequence[str | None]) ->
     def made() -> dict[str, Any]:
         return document(found, asked, every=every) if alone else several.document(plans, every=every)
 
+    if alone:
+        forms.show(
+            View(document=made, rows="rows", brief=lambda: brief(found, asked),
+                 detail=lambda canvas: report.write(found, asked, canvas))
+        )  # fmt: skip
+        return
     if forms.write(made, "rows"):
         return
     canvas = output.canvas()
-    if alone:
-        report.write(found, asked, canvas)
-    else:
-        several.write(plans, canvas, next_command=plan_next.alone(plans, prices))
+    several.write(plans, canvas, next_command=plan_next.alone(plans, prices))
     output.write(canvas.text)
 
 

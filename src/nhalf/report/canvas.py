@@ -30,6 +30,8 @@ _LONGEST = 40
 _SHELL_WORDS = re.compile(r"""(?:--?[a-z][\w-]*\s+(?!-))?(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 """A word of a command line, or a flag with its value; quotes keep the blanks inside them."""
 _REMARK = "  # "
+_PLAIN = str.maketrans("█▓░▒▉▊▋▌▍▎▏", "#=.:###||||")
+"""Blocks of bars in ASCII."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +76,9 @@ class Canvas:
 
     def styled(self, text: str, style: str = "", *, warn: bool = False) -> None:
         """Write a line, wrapped where it is longer than the page."""
-        for line in textwrap.wrap(text, self.width, drop_whitespace=False, break_long_words=False) or [""]:
+        lead = text[: len(text) - len(text.lstrip())]
+        lines = textwrap.wrap(text, self.width, initial_indent=lead, break_long_words=False, break_on_hyphens=False)
+        for line in [text] if len(text) <= self.width else lines:
             self._console().print(
                 Text(line.rstrip(), style=f"{style} yellow".strip() if warn else style), soft_wrap=True
             )
@@ -199,7 +203,7 @@ class Canvas:
     def text(self) -> str:
         """Return the page, without blanks at the end of its lines."""
         page = "\n".join(line.rstrip() for line in self._buffer.getvalue().splitlines()).strip("\n") + "\n"
-        return page.encode("ascii", "replace").decode() if self.plain else page
+        return page.translate(_PLAIN).encode("ascii", "replace").decode() if self.plain else page
 
 
 def _parts(

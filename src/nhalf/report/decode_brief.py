@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison, Panel, Row
     from nhalf.decide.regime import Crossover
     from nhalf.loading import Default
+    from nhalf.points import Point
 
 _MOST_ROWS: Final = 8
 _MOST_SAVINGS: Final = 5
@@ -313,7 +314,7 @@ def pays_from(row: Row) -> float | None:
     return float(_BATCHES[saves[0]]) if len(saves) else None
 
 
-def assumed(row: Row, defaults: Sequence[Default], *, batch: bool = True) -> str:
+def assumed(row: Point, defaults: Sequence[Default], *, batch: bool = True) -> str:
     """Return in one line what nobody stated."""
     workload = row.scenario.workload
     words = {

@@ -72,6 +72,8 @@ class Brief:
     asked: str = ""
     savings: Sequence[Saving] = ()
     closing: Sequence[str] = ()
+    commands: Sequence[str] = ()
+    """Command lines to copy, each with an empty line above."""
     assumed: str = ""
     next_command: str = ""
     next_why: str = ""
@@ -110,6 +112,8 @@ def write_brief(brief: Brief, canvas: Canvas) -> None:
         canvas.blank()
     for line in brief.closing:
         canvas.styled(line)
+    for command in brief.commands:
+        canvas.command(command, indent="")
     if brief.assumed:
         canvas.styled(f"Assumed: {brief.assumed}.", STYLES["quiet"])
     if brief.next_command:
