@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+
 import click
 
 from nhalf.cli import following, forms, output, page_file
