@@ -135,7 +135,7 @@ def _counts(lane: Sequence[Sequence_], counts: Sequence[int]) -> str:
 
 
 def _by_time(lane: Sequence[Sequence_], known: Ints, calls: Sequence[Ints]) -> Ints:
-    """Pair the calls of a step in which some are missing by their ends, less how far the ranks' ends usually lie apart."""
+    """Pair the calls of a step in which some are missing by their ends, less the usual distance of the ranks' ends."""
     reference = int(np.argmin([len(some) for some in calls]))
     base = lane[reference].trace.calls.end_s
     wanted = base[calls[reference]]

@@ -202,7 +202,7 @@ def _scaled(lines: list[Line | None], lows: Floats, kinds: tuple[Kind, ...], fac
 
 
 def _one_shot(kinds: tuple[Kind, ...], price: Pricing | None) -> dict[int, tuple[float, float]]:
-    """Return, for each kind of all-reduce but one-shot, what one-shot saves by the links' laws, and what it costs [s]."""
+    """Return, for each kind of all-reduce but one-shot, what that saves by the links' laws, and what it costs [s]."""
     found: dict[int, tuple[float, float]] = {}
     for i, kind in enumerate(kinds):
         if price is None or kind.op is not Op.ALL_REDUCE or kind.algorithm is Algorithm.ONE_SHOT or not kind.size_bytes:
