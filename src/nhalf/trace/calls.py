@@ -45,7 +45,7 @@ class Found:
 
 
 class Context(Protocol):
-    """What else the trace holds that says something about a call."""
+    """The operators, launches and groups of a trace, from which calls get their size and group."""
 
     parameters: dict[int, Any]
     enqueued: list[tuple[float, str]]
@@ -104,7 +104,7 @@ def _key(one: Found, context: Context) -> object | None:
 
 
 def _reduce_scatters(ordered: Sequence[Found], enqueued: Sequence[tuple[float, str]]) -> set[int]:
-    """Return which `gloo:all_reduce` is a reduce-scatter: gloo runs one so, and only the caller's operator tells.
+    """Return which `gloo:all_reduce` are reduce-scatters, which gloo builds of them: only the calling operator tells.
 
     The callers' operators and the worker's ranges are in the same order when there are as many.
     """
@@ -117,7 +117,7 @@ def _reduce_scatters(ordered: Sequence[Found], enqueued: Sequence[tuple[float, s
 
 @dataclass(frozen=True, slots=True)
 class _Describe:
-    """Says what one call is."""
+    """Finds the operation, size and group of one call."""
 
     one: Found
     context: Context

@@ -51,7 +51,7 @@ class Columns:
 
 @dataclass(slots=True)
 class Collector:
-    """What is kept while the events of one file stream past."""
+    """The events that are kept of one file while it is read in batches."""
 
     recogniser: Recogniser
     names: dict[str, int] = field(default_factory=dict)

@@ -60,7 +60,7 @@ def read(path: Path, patterns: tuple[Pattern, ...], *, step: str | None = None) 
 
 @dataclass(slots=True, kw_only=True)
 class _Reduction:
-    """Turns what was collected into a rank's trace."""
+    """Builds a rank's trace from the events that were collected."""
 
     path: Path
     beside: stream.Beside
@@ -68,7 +68,7 @@ class _Reduction:
     step: str | None
 
     def trace(self) -> RankTrace:
-        """Return the trace."""
+        """Build the rank's trace from the collected events."""
         kept = self.collector
         limit = kept.last_us - kept.first_us + _SLACK_US
         head = _header(self.beside.header)
