@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nhalf import units
 from nhalf.cli import flags, following, forms
 from nhalf.decide.crossovers import turns
 from nhalf.loading.crossover import load
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @forms.option
 def crossover(model: str, **given: str | None) -> None:
     """Say from which batch on the collectives of MODEL turn from latency to bandwidth, by both measures of it."""
-    degrees = None if given["tp"] is None else flags.counts(given["tp"], "tp")
+    degrees = None if given["tp"] is None else units.parse_int_list(given["tp"], where="--tp")
     loaded = load(flags.request(model, {**given, "tp": None}), degrees=degrees)
     found = turns(loaded)
     following_ones = _next(report.leading(found))
