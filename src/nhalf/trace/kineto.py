@@ -158,8 +158,8 @@ def _header(found: dict[str, Any]) -> Header:
     if not isinstance(info, Mapping):
         return Header(host=str(found.get("host_name") or ""))
     groups: dict[str, tuple[int, ...]] = {}
-    listed = info.get("pg_config")
-    for entry in listed if isinstance(listed, list) else []:
+    configs = info.get("pg_config")
+    for entry in configs if isinstance(configs, list) else []:
         ranks = entry.get("ranks") if isinstance(entry, Mapping) else None
         if isinstance(ranks, str):
             ranks = listed(ranks)
