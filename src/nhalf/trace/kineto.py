@@ -11,7 +11,7 @@ import numpy as np
 
 from nhalf.errors import InputError
 from nhalf.trace import events as stream
-from nhalf.trace.calls import MOST_RANKS, calls_of
+from nhalf.trace.calls import MOST_RANKS, calls_of, listed
 from nhalf.trace.collect import Collector
 from nhalf.trace.recognition import Recogniser, operation, sounds_like_communication
 from nhalf.trace.record import Header, RankTrace, Work, merged
