@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nhalf.trace.record import Header, Ints, SizeSource
 
 _US = 1e-6
+MOST_RANKS = 10_000_000
 _TENSOR_OF_OP = (
     (re.compile(r"aiter::fused_allreduce_rmsnorm_$"), 0),
     (re.compile(r"aiter::fused_allreduce_rmsnorm$"), 2),
@@ -167,10 +168,8 @@ class _Describe:
         """Return the ranks of the call's group and a key for it."""
         if args is None:
             return (), ""
-        text = str(args.group_ranks or "")
-        if re.fullmatch(r"\[\s*\d[\d,\s]*\]", text):
-            members = tuple(sorted(json.loads(text)))
-        else:
+        members = tuple(sorted(listed(args.group_ranks) or ())) if isinstance(args.group_ranks, str) else ()
+        if not members:
             members = self.header.groups.get(str(args.group_name), ()) if args.group_name is not None else ()
         if args.group_name is None and not members:
             return (), ""
@@ -203,8 +202,22 @@ class _Describe:
         return size, "shapes" if size is not None else None
 
 
+def listed(text: str) -> list[int] | None:
+    """Return the ranks of a list in writing, such as "[0, 1]"; None where it is none."""
+    if not re.fullmatch(r"\[[\d,\s]*\]", text):
+        return None
+    try:
+        ranks = [int(rank) for rank in json.loads(text)]
+    except ValueError:  # a comma too many, or thousands of digits
+        return None
+    return ranks if all(rank < MOST_RANKS for rank in ranks) else None
+
+
 def _decoded(raw: msgspec.Raw) -> Any:  # noqa: ANN401  shapes are lists of lists of anything
-    return json.loads(bytes(raw)) if bytes(raw) else None
+    try:
+        return json.loads(bytes(raw)) if bytes(raw) else None
+    except ValueError:  # a number of thousands of digits
+        return None
 
 
 def _peers(args: Args | None) -> tuple[int, int] | None:

@@ -25,6 +25,12 @@ _LONGEST_HEADER = 64 << 20
 _LONG_EVENT = 1 << 16  # characters; so near to the end of what is read, an event that makes no sense may be unfinished
 _LONGEST_EVENT = 8 << 20
 _TWICE = 4  # how often, at most, damaged text is looked at again: the reader stays linear
+_BEYOND = 2**62
+_WHOLE = (
+    "stream", "device", "correlation", "external", "node", "in_elements", "out_elements", "group_size", "seq", "source",
+    "destination", "size",
+)  # fmt: skip
+"""Arguments that are whole numbers, where they are what they should be."""
 _PATIENT = json.JSONDecoder(strict=False)
 
 
@@ -52,8 +58,15 @@ class Args(msgspec.Struct, gc=False):
 
 
 def kept(args: Args | None) -> Args | None:
-    """Return arguments that may outlive their block: undecoded parts are views that would hold all of it."""
+    """Return arguments that may outlive their block: undecoded parts are views that would hold all of it.
+
+    A number that no counter reaches is left out.
+    """
     if args is not None:
+        for name in _WHOLE:
+            value = getattr(args, name)
+            if isinstance(value, int) and not -_BEYOND < value < _BEYOND:
+                setattr(args, name, None)
         args.dims, args.types = msgspec.Raw(bytes(args.dims)), msgspec.Raw(bytes(args.types))
     return args
 
