@@ -63,13 +63,6 @@ def read_each(
         for one, in_folder in files:
             try:
                 tables.extend(_read_one(one, chosen, in_folder=in_folder))
-<<<<<<< HEAD
-            except OverflowError:  # of two numbers that each could be measured, the product could not
-                too_large = InputError("its numbers are too large to be measured", where=one.name, do="check the file")
-                tables.append(_without_rows(one.name, too_large))
-                refused.append(too_large)
-=======
->>>>>>> r2/door
             except InputError as error:
                 tables.append(_without_rows(one.name, error))
                 refused.append(error)
