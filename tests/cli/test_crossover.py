@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.cli.command import invoke, matches, refused
+from tests.cli.command import detailed, invoke, matches, refused
 
 JOB = ("crossover", "llama-3.1-70b", "--on", "h100-sxm")
 KEYS = {
@@ -25,6 +25,26 @@ def test_the_main_job_prints_the_stored_page(columns: int) -> None:
     assert (result.code, result.err) == (0, "")
     assert matches(f"crossover_{columns}", result.out)
     assert max(len(line) for line in result.out.splitlines()) <= columns
+
+
+def test_the_details_are_the_stored_ones() -> None:
+    assert matches("crossover_detail_80", detailed(*JOB, columns=80).out)
+
+
+def test_the_floor_of_the_article_is_that_of_a_bare_link() -> None:
+    result = invoke("crossover", "llama-3.1-70b", "--link", "5us,400GB/s", columns=80)
+    assert result.out.startswith("From batch 122 on, bytes outweigh latency")
+    assert "Floor: 160 all-reduces x 5 us = 0.8 ms: under 1,250 tokens/s on any link." in result.out
+    found = invoke("crossover", "llama-3.1-70b", "--link", "5us,400GB/s", "--json").document
+    assert found["floor_s"] == pytest.approx(0.8e-3)
+    assert found["most_tokens_per_s"] == pytest.approx(1250)
+    assert found["crossovers"][0]["batch_at_half_size"] == pytest.approx(2e6 / 16384)
+
+
+def test_the_two_thresholds_stand_apart() -> None:
+    lines = invoke(*JOB, "--library", "vllm", columns=80).out.splitlines()
+    assert lines[0].startswith("From batch 11 on, bytes outweigh latency")
+    assert any(line.startswith("Of the whole token, 2x NVLink saves 5 % from batch 1") for line in lines)
 
 
 def test_the_document_has_the_keys_of_the_contract(document: Any) -> None:  # noqa: ANN401
@@ -94,6 +114,8 @@ def test_a_system_that_nobody_measured_is_modelled() -> None:
     ("arguments", "parts"),
     [
         (("crossover", "llama-3.1-70b"), ["--on", "h100-sxm"]),
+        (("crossover", "llama-3.1-70b", "--link", "5us,4,5"), ["is no link"]),
+        ((*JOB, "--link", "5us,400GB/s"), ["a bare link has no system"]),
         ((*JOB, "--tp", "1"), ["one device has no collective"]),
         ((*JOB, "--tp", "7"), ["TP 7"]),
         ((*JOB, "--library", "gloo"), ["gloo"]),
@@ -108,11 +130,11 @@ def test_bad_input_is_refused_in_one_line(arguments: tuple[str, ...], parts: lis
 
 
 def test_libraries_that_one_model_stands_for_have_no_span() -> None:
-    text = " ".join(invoke("crossover", "deepseek-v3", "--on", "h200-sxm", "--tp", "16").out.split())
+    text = " ".join(detailed("crossover", "deepseek-v3", "--on", "h200-sxm", "--tp", "16").out.split())
     assert "Every library turns at batch 18: none is measured there, and one model stands for all." in text
     assert "a modelled collective" in text
     assert "measured collective" not in text
     assert "Here n_1/2 is 20.1 times the other" in text
-    assert "Among libraries it lies between" in invoke("crossover", "llama-3.1-70b", "--on", "h100-sxm").out.replace(
+    assert "Among libraries it lies between" in detailed("crossover", "llama-3.1-70b", "--on", "h100-sxm").out.replace(
         "\n", " "
     )

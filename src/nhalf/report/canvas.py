@@ -30,6 +30,8 @@ _LONGEST = 40
 _SHELL_WORDS = re.compile(r"""(?:--?[a-z][\w-]*\s+(?!-))?(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 """A word of a command line, or a flag with its value; quotes keep the blanks inside them."""
 _REMARK = "  # "
+_PLAIN = str.maketrans({"█": "#", "▓": "=", "░": ".", "▒": ":", **dict.fromkeys("▌▋▊▉", "#"), **dict.fromkeys("▏▎▍", "-")})
+"""Bars in ASCII."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,10 +76,14 @@ class Canvas:
 
     def styled(self, text: str, style: str = "", *, warn: bool = False) -> None:
         """Write a line, wrapped where it is longer than the page."""
-        for line in textwrap.wrap(text, self.width, drop_whitespace=False, break_long_words=False) or [""]:
-            self._console().print(
-                Text(line.rstrip(), style=f"{style} yellow".strip() if warn else style), soft_wrap=True
-            )
+        for line in shown(text).split("\n"):
+            joined = _NUMBER_AND_UNIT.sub("\\1\u00a0", line)
+            indent = " " * (len(line) - len(line.lstrip()))
+            for part in textwrap.wrap(joined, self.width - 1, drop_whitespace=False, break_long_words=False,
+                                      break_on_hyphens=False) or [""]:  # fmt: skip
+                cut = part.replace("\u00a0", " ").rstrip()
+                cut = cut if part is joined or cut.startswith(indent) else indent + cut.lstrip()
+                self._console().print(Text(cut, style=f"{style} yellow".strip() if warn else style), soft_wrap=True)
 
     def next_line(self, command: str, why: str = "") -> None:
         """Write the command to run next on one line if there is room, else as lines that a shell reads on."""
@@ -199,7 +205,7 @@ class Canvas:
     def text(self) -> str:
         """Return the page, without blanks at the end of its lines."""
         page = "\n".join(line.rstrip() for line in self._buffer.getvalue().splitlines()).strip("\n") + "\n"
-        return page.encode("ascii", "replace").decode() if self.plain else page
+        return page.translate(_PLAIN).encode("ascii", "replace").decode() if self.plain else page
 
 
 def _parts(
