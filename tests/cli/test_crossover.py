@@ -27,6 +27,26 @@ def test_the_main_job_prints_the_stored_page(columns: int) -> None:
     assert max(len(line) for line in result.out.splitlines()) <= columns
 
 
+def test_the_details_are_the_stored_ones() -> None:
+    assert matches("crossover_detail_80", detailed(*JOB, columns=80).out)
+
+
+def test_the_floor_of_the_article_is_that_of_a_bare_link() -> None:
+    result = invoke("crossover", "llama-3.1-70b", "--link", "5us,400GB/s", columns=80)
+    assert result.out.startswith("From batch 122 on, bytes outweigh latency")
+    assert "Floor: 160 all-reduces x 5 us = 0.8 ms: under 1,250 tokens/s on any link." in result.out
+    found = invoke("crossover", "llama-3.1-70b", "--link", "5us,400GB/s", "--json").document
+    assert found["floor_s"] == pytest.approx(0.8e-3)
+    assert found["most_tokens_per_s"] == pytest.approx(1250)
+    assert found["crossovers"][0]["batch_at_half_size"] == pytest.approx(2e6 / 16384)
+
+
+def test_the_two_thresholds_stand_apart() -> None:
+    lines = invoke(*JOB, "--library", "vllm", columns=80).out.splitlines()
+    assert lines[0].startswith("From batch 11 on, bytes outweigh latency")
+    assert any(line.startswith("Of the whole token, 2x NVLink saves 5 % from batch 1") for line in lines)
+
+
 def test_the_document_has_the_keys_of_the_contract(document: Any) -> None:  # noqa: ANN401
     assert document["schema"] == "nhalf.crossover/1"
     assert all(set(found) >= KEYS for found in document["crossovers"])
@@ -94,6 +114,8 @@ def test_a_system_that_nobody_measured_is_modelled() -> None:
     ("arguments", "parts"),
     [
         (("crossover", "llama-3.1-70b"), ["--on", "h100-sxm"]),
+        (("crossover", "llama-3.1-70b", "--link", "5us,4,5"), ["is no link"]),
+        ((*JOB, "--link", "5us,400GB/s"), ["a bare link has no system"]),
         ((*JOB, "--tp", "1"), ["one device has no collective"]),
         ((*JOB, "--tp", "7"), ["TP 7"]),
         ((*JOB, "--library", "gloo"), ["gloo"]),

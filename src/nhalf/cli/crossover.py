@@ -8,33 +8,62 @@ import click
 
 from nhalf import units
 from nhalf.cli import flags, following, forms
-from nhalf.decide.crossovers import turns
+from nhalf.decide.crossovers import of_link, turns
+from nhalf.errors import InputError
 from nhalf.loading.crossover import load
+from nhalf.loading.links import link_of
+from nhalf.loading.model import model_of
 from nhalf.report import crossover as report
-from nhalf.report.crossover_brief import brief
-from nhalf.report.view import View
+from nhalf.report import crossover_brief
+from nhalf.report.view import View, write_brief
 
 if TYPE_CHECKING:
     from nhalf.decide.crossovers import Turn
+    from nhalf.report.view import Brief
 
 
 @click.command()
 @click.argument("model")
 @flags.inputs("crossover")
+@click.option("--link", metavar="LINK", help="A bare link instead of a system: 5us,400GB/s, or one of the catalogue.")
 @forms.option
-def crossover(model: str, **given: str | None) -> None:
+def crossover(model: str, link: str | None, **given: str | None) -> None:
     """Say from which batch on the collectives of MODEL turn from latency to bandwidth, by both measures of it."""
+    if link is not None:
+        stated = [flag for flag, value in given.items() if value]
+        if stated:
+            raise InputError(f"a bare link has no {stated[0]}", where="--link", do="leave it out, or leave --link out")
+        _of_link(model, link)
+        return
     degrees = None if given["tp"] is None else units.parse_int_list(given["tp"], where="--tp")
-    loaded = load(flags.request(model, {**given, "tp": None}), degrees=degrees)
-    found = turns(loaded)
-    following_ones = _next(report.leading(found))
-    calls = loaded[0].transformer.block_count
+    scenarios = load(flags.request(model, {**given, "tp": None}), degrees=degrees)
+    found = turns(scenarios)
+    after = _next(report.leading(found))
     forms.show(
         View(
             document=lambda: report.document(found, model),
             rows="crossovers",
-            brief=lambda: brief(found, model, calls=calls, next_command=following_ones[0]),
-            detail=lambda canvas: report.write(found, model, canvas, next_commands=following_ones),
+            brief=lambda: crossover_brief.brief(found, scenarios, next_command=after[1]),
+            detail=lambda canvas: report.write(found, model, canvas, next_commands=after),
+        )
+    )
+
+
+def _of_link(model: str, text: str) -> None:
+    """Answer for a bare link."""
+    transformer = model_of(model)[0]
+    found = of_link(transformer, link_of(text, where="--link"), text)
+    after = following.command("crossover", {"--link": None, "--on": "h100-sxm"})
+
+    def made() -> Brief:
+        return crossover_brief.of_link(found, transformer.name, transformer.block_count, next_command=after)
+
+    forms.show(
+        View(
+            document=lambda: report.document_of_link(found, transformer.name, transformer.block_count),
+            rows="crossovers",
+            brief=made,
+            detail=lambda canvas: write_brief(made(), canvas),
         )
     )
 

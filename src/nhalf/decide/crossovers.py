@@ -14,10 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.curve import MeasuredCurve
+    from nhalf.link import Link
     from nhalf.scenario import Scenario
+    from nhalf.transformer import Transformer
 
 SPLIT: Final = (Op.ALL_GATHER, Op.REDUCE_SCATTER)
 """What sequence parallelism puts in the place of an all-reduce; the total of each is the same activation."""
+
+ACTIVATION_BYTES: Final = 2.0
+"""Activations are summed in 16 bits by every engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,3 +92,15 @@ def _split(scenario: Scenario, curve: MeasuredCurve) -> Crossover:
         floor_s=curve.floor_s(ranks),
         kind="measured",
     )
+
+
+def of_link(transformer: Transformer, link: Link, name: str) -> Crossover:
+    """Return where messages of a model's activations in 16 bits turn on a bare link: by both measures at n_1/2."""
+    half = float(link.half_size_bytes)
+    return Crossover(
+        system=name, collective="one message", tier="intra_node", ranks=2,
+        latency_s=float(link.latency_s), bandwidth_bytes_per_s=float(link.bandwidth_bytes_per_s),
+        half_size_bytes=half, double_floor_size_bytes=half,
+        message_bytes_per_sequence=transformer.hidden_size * ACTIVATION_BYTES, floor_s=float(link.latency_s),
+        kind="given",
+    )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,20 @@ def link(texts: Sequence[str]) -> tuple[Link, dict[str, Datum]]:
         )
         for name, (text, unit) in given.items()
     }
+
+
+def link_of(text: str, *, where: str) -> Link:
+    """Return the link that one text names: LATENCY,BANDWIDTH, or a name of the catalogue.
+
+    Raises
+    ------
+    InputError
+        It is neither.
+    """
+    parts = [part for part in re.split(r"[,\s]+", text.strip()) if part]
+    if len(parts) not in (1, 2):
+        raise InputError(f"{text!r} is no link", where=where, allowed="5us,400GB/s, or a name of `nhalf catalog links`")
+    return link(parts)[0]
 
 
 def _refuse_half(text: str) -> None:

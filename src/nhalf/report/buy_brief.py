@@ -86,7 +86,7 @@ def _table(found: Purchase) -> tuple[list[str], list[list[str]]]:
         for batch in shown:
             effect = effects[option.name, batch]
             gain = effect.gain
-            bar = "" if gain is None or gain <= 0 else length(wide * gain / most, plain=False)
+            bar = "" if gain is None or gain <= 0 else length(wide * gain / most)
             cells += [_cell(effect), bar]
         rows.append(cells)
     return ["<change", *(head for batch in shown for head in (f"batch {batch}", "<"))], rows

@@ -30,8 +30,8 @@ _LONGEST = 40
 _SHELL_WORDS = re.compile(r"""(?:--?[a-z][\w-]*\s+(?!-))?(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 """A word of a command line, or a flag with its value; quotes keep the blanks inside them."""
 _REMARK = "  # "
-_PLAIN = str.maketrans("█▓░▒▉▊▋▌▍▎▏", "#=.:###||||")
-"""Blocks of bars in ASCII."""
+_PLAIN = str.maketrans("█▓░▒▉▊▋▌▍▎▏", "#=.:####---")
+"""Bars in ASCII."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,12 +76,14 @@ class Canvas:
 
     def styled(self, text: str, style: str = "", *, warn: bool = False) -> None:
         """Write a line, wrapped where it is longer than the page."""
-        lead = text[: len(text) - len(text.lstrip())]
-        lines = textwrap.wrap(text, self.width, initial_indent=lead, break_long_words=False, break_on_hyphens=False)
-        for line in [text] if len(text) <= self.width else lines:
-            self._console().print(
-                Text(line.rstrip(), style=f"{style} yellow".strip() if warn else style), soft_wrap=True
-            )
+        for line in shown(text).split("\n"):
+            joined = _NUMBER_AND_UNIT.sub("\\1\u00a0", line)
+            indent = " " * (len(line) - len(line.lstrip()))
+            for part in textwrap.wrap(joined, self.width - 1, drop_whitespace=False, break_long_words=False,
+                                      break_on_hyphens=False) or [""]:  # fmt: skip
+                cut = part.replace("\u00a0", " ").rstrip()
+                cut = cut if part is joined or cut.startswith(indent) else indent + cut.lstrip()
+                self._console().print(Text(cut, style=f"{style} yellow".strip() if warn else style), soft_wrap=True)
 
     def next_line(self, command: str, why: str = "") -> None:
         """Write the command to run next on one line if there is room, else as lines that a shell reads on."""

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
 from nhalf.collective import Mode
+from nhalf.decide.crossovers import Turn
 from nhalf.report.document import envelope, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.decide.crossovers import Turn
+    from nhalf.decide.regime import Crossover
     from nhalf.report.canvas import Canvas
 
 BATCHES: Final = (1, 4, 16, 64, 256, 1024)
@@ -28,13 +29,13 @@ def write(turns: Sequence[Turn], model: str, canvas: Canvas, *, next_commands: S
     canvas.paragraph(_verdict(turns, lead, model), bold=True)
     found = lead.crossover
     canvas.paragraph(
-        f"batch {_batch(found.batch_at_double_floor)} ({_size(found.double_floor_size_bytes)}): {_name(lead)}, "
+        f"batch {batch_of(found.batch_at_double_floor)} ({size_of(found.double_floor_size_bytes)}): {_name(lead)}, "
         f"{found.kind}"
     )
     message = found.message_bytes_per_sequence
     canvas.heading("The message of one collective: hidden size x batch x 2 bytes")
     canvas.table(["batch", *(str(batch) for batch in BATCHES)],
-                 [["message", *(_size(batch * message) for batch in BATCHES)]])  # fmt: skip
+                 [["message", *(size_of(batch * message) for batch in BATCHES)]])  # fmt: skip
     _table(turns, canvas)
     canvas.heading("Which one to use")
     canvas.paragraph(f"  {_advice(turns)}", indent="  ")
@@ -62,13 +63,13 @@ def _verdict(turns: Sequence[Turn], lead: Turn, model: str) -> str:
     found = lead.crossover
     text = (
         f"{model} on {lead.system}: the TP{found.ranks} all-reduce of {lead.library} is latency-bound below batch "
-        f"{_batch(found.batch_at_double_floor)}; there a wider link buys little. n_1/2 would say "
-        f"{_batch(found.batch_at_half_size)}."
+        f"{batch_of(found.batch_at_double_floor)}; there a wider link buys little. n_1/2 would say "
+        f"{batch_of(found.batch_at_half_size)}."
     )
     same = [turn for turn in turns if turn.crossover.collective == found.collective and turn.system == lead.system]
     batches = [turn.crossover.batch_at_double_floor for turn in same]
     if len(same) > 1:
-        least, most = _batch(min(batches)), _batch(max(batches))
+        least, most = batch_of(min(batches)), batch_of(max(batches))
         text += f" Among libraries it lies between batch {least} and {most}." if least != most else _all(same, least)
     return text
 
@@ -86,12 +87,13 @@ def _is_measured(turn: Turn) -> bool:
     return turn.crossover.kind == "measured"
 
 
-def _batch(batch: float) -> str:
+def batch_of(batch: float) -> str:
     """Return a batch as a whole number, or in words where there is none."""
     return f"{batch:.0f}" if batch < float("inf") else "none"
 
 
-def _size(size_bytes: float) -> str:
+def size_of(size_bytes: float) -> str:
+    """Return a size in binary units, or that it is never reached."""
     return units.format_size(size_bytes, binary=True) if size_bytes < float("inf") else "never"
 
 
@@ -110,8 +112,8 @@ def _table(turns: Sequence[Turn], canvas: Canvas) -> None:
         line += [f"{turn.library}{version}{launched}", op if wide else _SHORT.get(op, op), f"{found.ranks}"]
         line += [_TIERS[found.tier], units.format_time(found.latency_s)]
         line += [units.format_bandwidth(found.bandwidth_bytes_per_s)] if wide else []
-        line += [_size(found.half_size_bytes), _batch(found.batch_at_half_size)]
-        line += [_size(found.double_floor_size_bytes), _batch(found.batch_at_double_floor)]
+        line += [size_of(found.half_size_bytes), batch_of(found.batch_at_half_size)]
+        line += [size_of(found.double_floor_size_bytes), batch_of(found.batch_at_double_floor)]
         line += [f"{turn.ratio:.1f}x"] if wide else []
         lines.append([*line, found.kind])
     heads = [*(["<system"] if several else []), "<library", "<op", "K", "<path", "alpha", *(["beta"] if wide else []),
@@ -179,3 +181,15 @@ def _crossover(turn: Turn) -> dict[str, Any]:
         "batch_at_double_floor": number(found.batch_at_double_floor),
         "kind": found.kind,
     }
+
+
+def document_of_link(found: Crossover, model: str, blocks: int) -> dict[str, Any]:
+    """Return the document of a bare link: its crossover, and the floor of a token."""
+    turn = Turn(system=found.system, library="", version="", mode=Mode.GRAPH, crossover=found)
+    unknown = dict.fromkeys(("library", "mode", "tier", "ranks"))
+    floor_s = blocks * found.floor_s
+    return envelope(
+        "crossover",
+        {"model": model, "crossovers": [_crossover(turn) | unknown], "collectives_per_token": blocks,
+         "floor_s": floor_s, "most_tokens_per_s": number(1 / floor_s if floor_s else float("inf"))},
+    )  # fmt: skip

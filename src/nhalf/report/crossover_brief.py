@@ -1,82 +1,118 @@
-"""The first screen of `nhalf crossover`: the batch from which bytes outweigh latency, and the floor of a token."""
+"""The first screen of `nhalf crossover`: from which batch on bytes outweigh latency, and the floor below any link."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from nhalf import units
-from nhalf.report.crossover import leading
-from nhalf.report.view import Bars, Brief, whole_number
+from nhalf.report.crossover import batch_of, leading, size_of
+from nhalf.report.decode_brief import floor_line, pays_text
+from nhalf.report.view import Bars, Brief
+from nhalf.report.words import link_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.crossovers import Turn
+    from nhalf.decide.regime import Crossover
+    from nhalf.scenario import Scenario
 
-_WHERE: Final = {"intra_node": "inside the node", "inter_node": "across nodes", "inter_rack": "across racks"}
-_MOST: Final = 8
+_MOST_ROWS = 10
+_WHERE = {"intra_node": "inside node", "inter_node": "across nodes", "inter_rack": "across racks"}
 
 
-def brief(turns: Sequence[Turn], model: str, *, calls: int, next_command: str) -> Brief:
-    """Return the first screen; `calls` are the all-reduces of a token."""
+def brief(turns: Sequence[Turn], scenarios: Sequence[Scenario], *, next_command: str) -> Brief:
+    """Return the first screen; `scenarios` are those whose crossovers are told."""
     lead = leading(turns)
     found = lead.crossover
-    same = [turn for turn in turns if turn.crossover.collective == found.collective and turn.system == lead.system]
-    reached = sorted(turn.crossover.batch_at_double_floor for turn in same)
-    spread = f" Across libraries: batch {reached[0]:.0f} to {reached[-1]:.0f}." if len(reached) > 1 else ""
-    rows = [
-        turn for turn in turns if turn.library == lead.library and turn.crossover.collective.startswith("all-reduce")
-    ][:_MOST]
-    size = _size(found.double_floor_size_bytes)
-    batch = found.batch_at_double_floor
-    from_batch = f"From batch {batch:.0f} on, bytes" if batch < float("inf") else "At no batch bytes"
+    own = next(each for each in scenarios if _is_of(each, lead))
+    link = link_name(own.system, found.tier)
+    rows = [turn for turn in turns if _told_with(turn, lead)][:_MOST_ROWS]
+    apart = f"alpha x beta gives batch {batch_of(found.batch_at_half_size)}: libraries change their algorithm before."
     return Brief(
-        verdict=[f"{from_batch} outweigh latency in the TP{found.ranks} all-reduce ({size})."],
-        number=f"Below it a wider link saves almost nothing.{spread}",
-        title=f"{model} on {lead.system}, {lead.library}; a message is batch x "
-        f"{_size(found.message_bytes_per_sequence)}",
-        bars=Bars(
-            heads=["<group", "<where", "latency", "size", "batch"],
-            rows=[_row(turn) for turn in rows],
-            names=["crossover batch"],
-            parts=[[min(turn.crossover.batch_at_double_floor, 1e6)] for turn in rows],
-            remarks=["modelled" if turn.crossover.kind != "measured" else "" for turn in rows],
-            tones=["good" if turn is lead else "plain" for turn in rows],
-        ),
-        closing=[*floor(found.ranks, calls, found.floor_s), _line(found.batch_at_half_size)],
-        assumed="bf16 activations, CUDA graphs",
+        verdict=[_verdict(found)],
+        number=f"Below it a wider {link} saves almost nothing. {_span(turns, lead)}",
+        title=f"{own.transformer.name}, {lead.library}; a message is batch x {_message(found)}",
+        bars=_bars(rows, several=len({turn.system for turn in rows}) > 1),
+        closing=[
+            floor_line(own.transformer.block_count, found.floor_s),
+            *([apart] if found.half_size_bytes > 2 * found.double_floor_size_bytes else []),
+            f"Of the whole token, {pays_text(own)}.",
+        ],
+        assumed=f"{own.workload.weight_dtype} weights, 16-bit activations, {own.stack.mode} mode",
         next_command=next_command,
-        next_why="what is the rest of a token?",
+        next_why="the curve itself",
     )
 
 
-def floor(ranks: int, calls: int, each_s: float) -> list[str]:
-    """Return the floor of a token: what its all-reduces take whatever the links carry."""
-    whole = calls * each_s
-    if not whole:
-        return []
-    rate = whole_number(float(f"{1 / whole:.3g}"))
-    each = units.format_time(each_s)
-    return [
-        f"Floor at TP{ranks}: {calls} all-reduces x {each} = {1e3 * whole:.2f} ms per token.",
-        f"At most {rate} tokens/s per user, whatever the links carry.",
+def of_link(found: Crossover, model: str, blocks: int, *, next_command: str) -> Brief:
+    """Return the first screen for a bare link: nothing but latency and bandwidth."""
+    latency, bandwidth = units.format_time(found.latency_s), units.format_bandwidth(found.bandwidth_bytes_per_s)
+    return Brief(
+        verdict=[_verdict(found)],
+        number="Below it a wider link saves almost nothing.",
+        title=f"{model} over a link of {latency} and {bandwidth}; a message is batch x {_message(found)}",
+        closing=[floor_line(blocks, found.floor_s), "A real all-reduce takes more than one message: add --on SYSTEM."],
+        assumed="each all-reduce costs one latency, 16-bit activations",
+        next_command=next_command,
+        next_why="a real system",
+    )
+
+
+def _verdict(found: Crossover) -> str:
+    """Return the batch from which on bytes outweigh latency."""
+    if found.batch_at_double_floor == float("inf"):
+        return f"At every batch latency outweighs bytes in the {found.collective}."
+    size = size_of(found.double_floor_size_bytes)
+    return (
+        f"From batch {batch_of(found.batch_at_double_floor)} on, bytes outweigh latency ({found.collective}: {size})."
+    )
+
+
+def _message(found: Crossover) -> str:
+    return units.format_size(found.message_bytes_per_sequence, binary=True)
+
+
+def _is_of(scenario: Scenario, turn: Turn) -> bool:
+    """Tell whether a crossover is that of a scenario."""
+    mine = (scenario.system.name, scenario.stack.library.name, scenario.stack.mode, scenario.layout.tensor_parallel)
+    return mine == (turn.system, turn.library, turn.mode, turn.crossover.ranks)
+
+
+def _told_with(turn: Turn, lead: Turn) -> bool:
+    """Tell whether a crossover is of the all-reduce of the leading library, on any system."""
+    same = (turn.library, turn.mode) == (lead.library, lead.mode)
+    return same and turn.crossover.collective.startswith("all-reduce")
+
+
+def _span(turns: Sequence[Turn], lead: Turn) -> str:
+    """Return between which batches the libraries of engines turn."""
+    batches = [
+        turn.crossover.batch_at_double_floor
+        for turn in turns
+        if (turn.system, turn.mode, turn.crossover.collective) == (lead.system, lead.mode, lead.crossover.collective)
     ]
+    least, most = batch_of(min(batches)), batch_of(max(batches))
+    return f"Across libraries: batch {least} to {most}." if least != most else ""
 
 
-def _line(batch: float) -> str:
-    """Return what the line through the whole curve would say."""
-    return f"alpha x beta of one straight line says batch {batch:.0f}: libraries change algorithm with size."
-
-
-def _row(turn: Turn) -> list[str]:
-    """Return the cells of one group."""
-    found = turn.crossover
-    batch = found.batch_at_double_floor
-    return [
-        f"TP{found.ranks}", _WHERE[found.tier], units.format_time(found.floor_s), _size(found.double_floor_size_bytes),
-        f"{batch:.0f}" if batch < float("inf") else "never",
-    ]  # fmt: skip
-
-
-def _size(size_bytes: float) -> str:
-    return units.format_size(size_bytes, binary=True) if size_bytes < float("inf") else "never"
+def _bars(rows: Sequence[Turn], *, several: bool) -> Bars:
+    """Return the batches of the groups."""
+    found = [turn.crossover for turn in rows]
+    return Bars(
+        heads=[*(["<system"] if several else []), "<group", "<where", "latency", "size", "batch"],
+        rows=[
+            [
+                *([turn.system] if several else []),
+                f"TP{turn.crossover.ranks}",
+                _WHERE[turn.crossover.tier],
+                units.format_time(turn.crossover.floor_s),
+                size_of(turn.crossover.double_floor_size_bytes),
+                batch_of(turn.crossover.batch_at_double_floor),
+            ]
+            for turn in rows
+        ],
+        names=[],
+        parts=[[each.batch_at_double_floor if each.batch_at_double_floor < float("inf") else 0.0] for each in found],
+        remarks=["" if each.kind == "measured" else each.kind for each in found],
+    )

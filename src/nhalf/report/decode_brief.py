@@ -12,6 +12,7 @@ from nhalf.decide.regime import TIE
 from nhalf.points import points
 from nhalf.report import fields, verdict
 from nhalf.report.view import Bars, Brief, Saving, Tone, percent, whole_number
+from nhalf.report.words import link_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from nhalf.decide.regime import Crossover
     from nhalf.loading import Default
     from nhalf.points import Point
+    from nhalf.scenario import Scenario
 
 _MOST_ROWS: Final = 8
 _MOST_SAVINGS: Final = 5
@@ -256,12 +258,12 @@ def _savings(panel: Panel) -> list[Saving]:
     if row.layout.devices > 1:
         found.append(Saving(name="half the all-reduce latency", share=network, told=network >= TIE))
     for wider, quicker in of_links(panel.levers)[:1]:
-        where = _LINKS[wider.path.split(".")[2]]
+        where = link_name(row.scenario.system, wider.path.split(".")[2])
         found.append(Saving(name=f"half the {where} latency", share=quicker.gain, told=quicker.gain >= TIE))
         found.append(Saving(name=f"2x {where} bandwidth", share=wider.gain, told=wider.gain >= TIE))
     found.sort(key=lambda saving: -saving.share)
     first, last = found[: _MOST_SAVINGS - 2], found[_MOST_SAVINGS - 2 :]
-    of_link = [saving for saving in last if any(word in saving.name for word in _LINKS.values())]
+    of_link = [saving for saving in last if saving.name.startswith("2x ") and saving.name not in _NAMES.values()]
     return [*first, *(of_link or last)][:_MOST_SAVINGS]
 
 
@@ -270,7 +272,6 @@ _NAMES: Final = {
     "stack.layer_time_s": "half the per-layer overhead",
     "system.device.bf16_flop_per_s": "2x arithmetic",
 }
-_LINKS: Final = {"intra_node": "NVLink", "inter_node": "NIC", "inter_rack": "rack link"}
 
 
 def _floor(comparison: Comparison, panel: Panel) -> list[str]:
@@ -279,34 +280,37 @@ def _floor(comparison: Comparison, panel: Panel) -> list[str]:
     found = next((each for each in comparison.crossovers if each.system == panel.system and each.ranks == row.tp), None)
     if found is None or row.prefills or not panel.tied:
         return []
-    return [floor_line(row, found), batch_line(row, found)]
+    blocks = row.scenario.transformer.block_count
+    return [floor_line(blocks, found.floor_s, row.accepted_tokens), batch_line(row, found)]
 
 
-def floor_line(row: Row, found: Crossover) -> str:
-    """Return how long the all-reduces of a token take whatever the links carry."""
-    count = row.scenario.transformer.block_count
-    floor_s = count * found.floor_s
-    rate = whole_number(float(f"{row.accepted_tokens / floor_s:.3g}"))
-    each = units.format_time(found.floor_s)
-    return f"Floor: {count} all-reduces x {each} = {1e3 * floor_s:.2f} ms. No link lifts {rate} tokens/s."
+def floor_line(count: int, each_s: float, kept: float = 1.0) -> str:
+    """Return how long `count` all-reduces of a token take whatever the links carry, of which a step keeps `kept`."""
+    rate = whole_number(float(f"{kept / (count * each_s):.3g}"))
+    text = f"Floor: {count} all-reduces x {units.format_time(each_s)} = {1e3 * count * each_s:.2g} ms"
+    return f"{text}: under {rate} tokens/s on any link."
 
 
 def batch_line(row: Row, found: Crossover) -> str:
     """Return the batch from which bytes outweigh latency, and that from which twice the bandwidth saves 5 %."""
     text = f"Bytes outweigh latency from batch {found.batch_at_double_floor:.0f}"
-    batch = pays_from(row)
-    where = _LINKS[found.tier]
-    if batch is None:
-        return f"{text}; 2x {where} never saves {100 * TIE:.0f} %."
-    return f"{text}; 2x {where} saves {100 * TIE:.0f} % from batch {batch:.0f}."
+    return f"{text}; {pays_text(row.scenario)}."
 
 
-def pays_from(row: Row) -> float | None:
+def pays_text(scenario: Scenario) -> str:
     """Return the batch from which on twice the bandwidth of the layout's link saves what the model can tell."""
-    fabric = row.scenario.system.fabric
-    wider, _ = link_changes(fabric.span(row.layout.stage_devices).tier)
-    base = row.scenario.having({"workload.batch": 1.0})
-    _, path, factor = wider
+    span = scenario.system.fabric.span(scenario.layout.stage_devices)
+    batch = pays_from(scenario)
+    where = link_name(scenario.system, span.tier)
+    if batch is None:
+        return f"2x {where} never saves {100 * TIE:.0f} %"
+    return f"2x {where} saves {100 * TIE:.0f} % from batch {batch:.0f}"
+
+
+def pays_from(scenario: Scenario) -> float | None:
+    """Return the batch from which on twice the bandwidth of the layout's link saves what the model can tell."""
+    (_, path, factor), _ = link_changes(scenario.system.fabric.span(scenario.layout.stage_devices).tier)
+    base = scenario.having({"workload.batch": 1.0})
     batches = {"workload.batch": _BATCHES}
     before = points(base, batches).tpot_s
     after = points(base, {**batches, path: base.value(path) * factor}).tpot_s

@@ -21,7 +21,6 @@ Tone = Literal["plain", "good", "warn", "quiet"]
 STYLES: Final[Mapping[Tone, str]] = {"plain": "", "good": "green", "warn": "yellow", "quiet": "dim"}
 """The palette; meaning is never by colour alone."""
 SHADES: Final = ("█", "▓", "░", "▒")
-PLAIN_SHADES: Final = ("#", "=", ".", ":")
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _NOTHING, _TWO_DIGITS = 1e-3, 0.995
 LINES: Final = 24
@@ -52,6 +51,7 @@ class Saving:
     name: str
     share: float
     told: bool = True
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,8 @@ class Brief:
     """The first screen of an answer.
 
     `verdict` are one or two short sentences, `number` the number with its range, `title` what the table is of;
-    `table` are heads and rows of a plain table; `notes` stand below it; `asked` is the question that `savings` answer.
+    `table` are heads and rows of a plain table; `notes` stand below it; `asked` is the question that `savings` answer;
+    `commands` are to be copied, such as the line that launches a layout.
     """
 
     verdict: Sequence[str]
@@ -108,7 +109,7 @@ def write_brief(brief: Brief, canvas: Canvas) -> None:
         canvas.blank()
         canvas.styled(brief.asked)
         _savings(brief.savings, canvas)
-    if brief.closing or brief.assumed or brief.next_command:
+    if brief.closing or brief.commands or brief.assumed or brief.next_command:
         canvas.blank()
     for line in brief.closing:
         canvas.styled(line)
@@ -122,7 +123,7 @@ def write_brief(brief: Brief, canvas: Canvas) -> None:
 
 def _table(brief: Brief, canvas: Canvas) -> None:
     """Write the table or the bars."""
-    if brief.bars is None and brief.table is None:
+    if brief.bars is None and brief.table is None and not brief.title:
         return
     canvas.blank()
     if brief.title:
@@ -136,8 +137,7 @@ def _table(brief: Brief, canvas: Canvas) -> None:
 
 def _bars(bars: Bars, canvas: Canvas) -> None:
     """Write a table with bars; the legend is the head of their column."""
-    shades = PLAIN_SHADES if canvas.plain else SHADES
-    legend = "  ".join(f"{shade} {name}" for shade, name in zip(shades, bars.names, strict=False))
+    legend = "  ".join(f"{shade} {name}" for shade, name in zip(SHADES, bars.names, strict=False))
     remarks = list(bars.remarks) or [""] * len(bars.rows)
     cells = [bars.heads, *bars.rows]
     widths = [max(len(row[place].removeprefix("<")) for row in cells) for place in range(len(bars.heads))]
@@ -145,11 +145,15 @@ def _bars(bars: Bars, canvas: Canvas) -> None:
     room = max(12, canvas.width - 1 - before - max(len(remark) for remark in remarks) - 1)
     longest = max((sum(parts) for parts in bars.parts), default=1.0) or 1.0
     left = [head.startswith("<") for head in bars.heads]
-    canvas.styled(_line([head.removeprefix("<") for head in bars.heads], widths, left) + legend, STYLES["quiet"])
+    head = _line([head.removeprefix("<") for head in bars.heads], widths, left)
+    apart = len(head) + len(legend) > canvas.width - 1
+    if apart:
+        canvas.styled(legend, STYLES["quiet"])
+    canvas.styled(head.rstrip() if apart else head + legend, STYLES["quiet"])
     for row, parts, remark, place in zip(bars.rows, bars.parts, remarks, range(len(bars.rows)), strict=True):
         tone: Tone = bars.tones[place] if bars.tones else "plain"
-        bar = stretches(parts, longest, room, shades)
-        canvas.styled(f"{_line(row, widths, left)}{bar} {remark}".rstrip(), STYLES[tone])
+        bar = stretches(parts, longest, room, SHADES)
+        canvas.styled(f"{_line(row, widths, left)}{bar:<{room}} {remark}".rstrip(), STYLES[tone])
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], left: Sequence[bool]) -> str:
@@ -174,17 +178,16 @@ def _savings(savings: Sequence[Saving], canvas: Canvas) -> None:
     """Write what each change saves, with a bar; what the model cannot tell from nothing is said to be so."""
     most = max((saving.share for saving in savings if saving.share > 0), default=1.0)
     wide = max(len(saving.name) for saving in savings)
+    digits = max(len(percent(saving.share)) for saving in savings)
     for saving in savings:
-        bar = length(saving.share / most * 13, plain=canvas.plain)
-        note = "" if saving.told else "within the model's error"
-        line = f"  {saving.name:<{wide}}  {percent(saving.share):>7}  {bar:<13}  {note}"
+        bar = length(max(saving.share, 0.0) / most * 13)
+        note = saving.note if saving.told else "within the model's error"
+        line = f"  {saving.name:<{wide}}  {percent(saving.share):>{digits}}  {bar:<13}  {note}"
         canvas.styled(line.rstrip(), "" if saving.told else STYLES["quiet"])
 
 
-def length(cells: float, *, plain: bool) -> str:
+def length(cells: float) -> str:
     """Return a bar of a length in cells, to an eighth of one."""
-    if plain:
-        return "#" * round(cells)
     whole = int(cells)
     part = _EIGHTHS[int(8 * (cells - whole))].strip()
     return "█" * whole + (part or ("▏" if not whole and cells > 0 else ""))

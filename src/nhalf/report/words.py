@@ -1,10 +1,14 @@
-"""Words that several answers use: a count with its noun, and the doubt about nodes that answer one root at once."""
+"""Words that several answers use: a count with its noun, what a link is called, the doubt that incast leaves."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from nhalf.fabric import Topology
 from nhalf.predict.incast import COLLAPSE, WAIT_S
+
+if TYPE_CHECKING:
+    from nhalf.system import System
 
 INCAST: Final = (
     "so many nodes answer one root at once over TCP. Where that overruns a port of the switch (incast), a lost reply "
@@ -19,3 +23,22 @@ INCAST: Final = (
 def counted(count: int, noun: str = "row") -> str:
     """Return a number of rows, or of another noun, in words."""
     return f"1 {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def link_name(system: System, tier: str) -> str:
+    """Return what the links of a tier are called on an invoice."""
+    if tier != "intra_node":
+        return {"inter_node": "NIC", "inter_rack": "rack link"}[tier]
+    topology, made = system.fabric.topology, system.device.architecture
+    if topology == Topology.HOST:
+        return "PCIe"
+    known = (name for (shape, prefixes), name in _IN_NODE.items() if shape == topology and made.startswith(prefixes))
+    return next(known, "in-node link")
+
+
+_IN_NODE: Final = {
+    (Topology.SWITCH, ("volta", "ampere", "hopper", "blackwell")): "NVLink",
+    (Topology.MESH, ("cdna",)): "xGMI",
+    (Topology.TORUS, ("tpu",)): "ICI",
+}  # fmt: skip
+"""What links inside a node are called, by how they hang together and by the architectures of the devices."""
