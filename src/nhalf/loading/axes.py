@@ -177,7 +177,7 @@ def _cells(
 def _cell(labels: tuple[str | int, ...], found: Scenario, layout: Layout, paths: dict[str, Any]) -> Cell:
     """Return one cell: its scenario, or why its layout is not legal."""
     try:
-        moved = found.having(paths)
+        moved = found.having(paths) if paths else found
         check(layout, moved.transformer, moved.system.fabric)
         check_split(layout.context_parallel, moved.workload.context_tokens)
     except InputError as error:
