@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.cli.command import invoke, refused
+from tests.cli.command import detailed, invoke, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ def test_every_command_says_what_decode_says(model: str, flags: str, batch: int,
 )
 def test_the_next_command_of_a_plan_gives_the_number_of_the_plan(job: str) -> None:
     document = invoke(*job.split(), "--json").document
-    following = " ".join(invoke(*job.split()).out.partition("\nNext\n")[2].replace("\\\n", "").split())
+    following = " ".join(detailed(*job.split()).out.partition("\nNext\n")[2].replace("\\\n", "").split())
     words = shlex.split(following)
     assert words[:2] == ["nhalf", "decode"]
     words.remove("--explain")
@@ -99,7 +99,7 @@ def test_the_next_command_of_a_plan_gives_the_number_of_the_plan(job: str) -> No
 
 
 def test_a_plan_says_which_exchanges_nothing_was_measured_for() -> None:
-    said = " ".join(invoke("plan", "deepseek-v3", "--on", "h200-sxm", "--gpus", "16", "--tpot", "50ms").out.split())
+    said = " ".join(detailed("plan", "deepseek-v3", "--on", "h200-sxm", "--gpus", "16", "--tpot", "50ms").out.split())
     assert "TP1 DP16 EP16 a2a and TP2 DP8 EP16 a2a: dispatch and combine by the law of distinct ranks hit" in said
 
 

@@ -15,7 +15,9 @@ from nhalf.loading.degrees import FLAGS
 from nhalf.loading.offers import options as read_options
 from nhalf.loading.offers import standard
 from nhalf.report import buy as report
+from nhalf.report.buy_brief import brief
 from nhalf.report.buy_document import document
+from nhalf.report.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,11 +70,15 @@ def answer(command: str, model: str, texts: tuple[str, ...], given: Mapping[str,
     for warning in told:
         output.warn(warning)
     page_file.write(given["pages"], lambda: _page(found, list(defaults), list(told)))
-    if forms.write(lambda: document(command, found, list(defaults), list(told)), "options"):
-        return
-    canvas = output.canvas()
-    report.write(found, list(defaults), canvas, next_command=_next(asked, found[0].batches))
-    output.write(canvas.text)
+    after = _next(asked, found[0].batches)
+    forms.show(
+        View(
+            document=lambda: document(command, found, list(defaults), list(told)),
+            rows="options",
+            brief=lambda: brief(found, list(defaults), next_command=after, priced=command == "buy"),
+            detail=lambda canvas: report.write(found, list(defaults), canvas, next_command=after),
+        )
+    )
 
 
 def _page(found: Sequence[Purchase], defaults: Sequence[Default], warnings: Sequence[str]) -> Page:
