@@ -8,7 +8,7 @@ import click
 
 from nhalf import units
 from nhalf.catalog import store
-from nhalf.cli import following, forms, output, page_file
+from nhalf.cli import following, forms, page_file
 from nhalf.cli.quantities import WithQuantities
 from nhalf.loading.collective import SIZES, Asked, load
 from nhalf.report import collective as report
@@ -53,13 +53,13 @@ def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str,
         return
     found = answers[0]
     page_file.write(pages, lambda: page(found))
-    next_command = _next(str(asked[0].system) if found.question.library else "")
+    after = _next(str(asked[0].system) if found.question.library else "")
     forms.show(
         View(
             document=lambda: document(found),
             rows="rows",
-            brief=lambda: brief(found, next_command=next_command),
-            detail=lambda canvas: report.write(found, canvas, next_command=next_command),
+            brief=lambda: brief(found, next_command=after),
+            detail=lambda canvas: report.write(found, canvas, next_command=after),
         )
     )
 
@@ -69,12 +69,16 @@ def _several(answers: Sequence[tuple[str, report.Answer]], pages: tuple[str, ...
     from nhalf.report import collective_several as several
 
     page_file.write(pages, lambda: several.page(answers, page))
-    if forms.write(lambda: several.document(answers), "rows"):
-        return
-    canvas = output.canvas()
     alone = following.command("collective", {"--on": answers[0][0]})
-    several.write(answers, canvas, next_command=f"{alone}  # every algorithm and its sources")
-    output.write(canvas.text)
+    remarked = f"{alone}  # every algorithm and its sources"
+    forms.show(
+        View(
+            document=lambda: several.document(answers),
+            rows="rows",
+            brief=lambda: several.brief(answers, next_command=alone),
+            detail=lambda canvas: several.write(answers, canvas, next_command=remarked),
+        )
+    )
 
 
 def _next(system: str) -> str:

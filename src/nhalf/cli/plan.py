@@ -11,6 +11,7 @@ from nhalf.decide.candidates import GOALS
 from nhalf.errors import NoAnswerError
 from nhalf.loading.planning import SEARCHED, Limits, named, planned
 from nhalf.report import plan as report
+from nhalf.report import plan_brief
 from nhalf.report import plan_several as several
 from nhalf.report.plan_brief import brief
 from nhalf.report.plan_document import document
@@ -78,16 +79,21 @@ def _write(plans: Sequence[Named], every: bool, prices: Sequence[str | None]) ->
         return document(found, asked, every=every) if alone else several.document(plans, every=every)
 
     if alone:
-        forms.show(
-            View(document=made, rows="rows", brief=lambda: brief(found, asked),
-                 detail=lambda canvas: report.write(found, asked, canvas))
-        )  # fmt: skip
-        return
-    if forms.write(made, "rows"):
-        return
-    canvas = output.canvas()
-    several.write(plans, canvas, next_command=plan_next.alone(plans, prices))
-    output.write(canvas.text)
+        view = View(
+            document=made,
+            rows="rows",
+            brief=lambda: plan_brief.brief(found, asked),
+            detail=lambda canvas: report.write(found, asked, canvas),
+        )
+    else:
+        after = plan_next.alone(plans, prices)
+        view = View(
+            document=made,
+            rows="rows",
+            brief=lambda: plan_brief.several(plans, next_command=after.partition("  # ")[0]),
+            detail=lambda canvas: several.write(plans, canvas, next_command=after),
+        )
+    forms.show(view)
 
 
 def _page(plans: Sequence[Named]) -> Page:

@@ -22,7 +22,9 @@ from nhalf.loading.links import link as read_link
 from nhalf.printable import shown
 from nhalf.report import trace as report
 from nhalf.report import trace_difference
+from nhalf.report.trace_brief import brief
 from nhalf.report.trace_document import difference_document, document
+from nhalf.report.view import View
 from nhalf.trace import pricing
 from nhalf.trace.difference import difference
 from nhalf.trace.study import Options, Study, study
@@ -83,11 +85,15 @@ def trace(  # noqa: PLR0917  one parameter per option
         return
     result = _studied(list(files), options)
     fit = fit_of(result)
-    if not forms.write(lambda: document(result, fit), "collectives"):
-        canvas = output.canvas()
-        after = _next(result, links=bool(links), batch=bool(batch), outputs=outputs)
-        report.write(result, canvas, next_commands=after, fit=fit)
-        output.write(canvas.text)
+    after = _next(result, links=bool(links), batch=bool(batch), outputs=outputs)
+    forms.show(
+        View(
+            document=lambda: document(result, fit),
+            rows="collectives",
+            brief=lambda: brief(result, next_commands=after),
+            detail=lambda canvas: report.write(result, canvas, next_commands=after, fit=fit),
+        )
+    )
     _write(result, outputs)
 
 

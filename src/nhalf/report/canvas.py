@@ -82,7 +82,7 @@ class Canvas:
             for part in textwrap.wrap(joined, self.width - 1, drop_whitespace=False, break_long_words=False,
                                       break_on_hyphens=False) or [""]:  # fmt: skip
                 cut = part.replace("\u00a0", " ").rstrip()
-                cut = cut if part is joined or cut.startswith(indent) else indent + cut.lstrip()
+                cut = cut if line.startswith(cut) else indent + cut.lstrip()
                 self._console().print(Text(cut, style=f"{style} yellow".strip() if warn else style), soft_wrap=True)
 
     def next_line(self, command: str, why: str = "") -> None:

@@ -106,7 +106,7 @@ def _who_wins(first: str, turns: Sequence[Flip]) -> str:
 def _number(found: Answer) -> str:
     """Return the time of one size: measured where it was, with the law and the plan beside it."""
     question = found.question
-    size = _focus(found.loaded.sizes_bytes)
+    size = focus(found.loaded.sizes_bytes)
     at = next(each for each in found.choices if each.size_bytes == size)
     law = f"{units.format_time(at.fastest_s)} by the law of {at.fastest}"
     head = "" if question.op == Op.BARRIER else f"{_size(size)}: "
@@ -123,7 +123,7 @@ def _number(found: Answer) -> str:
     return f"{head}{planned.number(question, at)}"
 
 
-def _focus(sizes: Sequence[float]) -> float:
+def focus(sizes: Sequence[float]) -> float:
     """Return the size that is nearest to that of one token."""
     return min(sizes, key=lambda size: abs(math.log(size / FOCUS_BYTES)))
 
@@ -167,7 +167,7 @@ def _by_size(found: Answer, canvas: Canvas) -> None:
 
 def _by_algorithm(found: Answer, canvas: Canvas) -> None:
     """Write a line for each algorithm: its time at a few sizes, where its law is exact, and what it needs."""
-    sizes = _spread(found.loaded.sizes_bytes, _MANY if canvas.width >= _WIDE else _FEW)
+    sizes = spread(found.loaded.sizes_bytes, _MANY if canvas.width >= _WIDE else _FEW)
     if found.question.op == Op.BARRIER:
         sizes = sizes[:1]
     lines = []
@@ -179,7 +179,7 @@ def _by_algorithm(found: Answer, canvas: Canvas) -> None:
         lines.append([name, *cells, _EXACT[one.exact], needs])
     heads = ["time"] if found.question.op == Op.BARRIER else [_size(size) for size in sizes]
     canvas.table(["<algorithm", *heads, "<exact for", "<"], lines)
-    size = _focus(found.loaded.sizes_bytes)
+    size = focus(found.loaded.sizes_bytes)
     if (kernel := symmetric(found.question, size)) is not None:
         source = found.loaded.origins[f"{_SYMMETRIC}base_s"].source
         canvas.paragraph(
@@ -200,7 +200,7 @@ def _mark(row: Row) -> str:
     return ("*" if row.fastest else "") + (">" if row.chosen else "")
 
 
-def _spread(sizes: Sequence[float], count: int) -> list[float]:
+def spread(sizes: Sequence[float], count: int) -> list[float]:
     """Return a few of the sizes: both ends and what lies evenly between."""
     if len(sizes) <= count:
         return list(sizes)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.report.collective import verdict
+from nhalf.report.collective import spread, verdict
 from nhalf.report.collective_document import body
 from nhalf.report.document import envelope
 from nhalf.report.page import Page
 from nhalf.report.verdict import joined
+from nhalf.report.view import Brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Named = tuple[str, "Answer"]
 _TIE = 1.05
+_FEW = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,43 @@ def write(several: Sequence[Named], canvas: Canvas, *, next_command: str) -> Non
         canvas.heading(system)
         canvas.paragraph(f"  {verdict(found)}", indent="  ")
     canvas.following(next_command)
+
+
+def brief(several: Sequence[Named], *, next_command: str) -> Brief:
+    """Return the first screen of several systems."""
+    first = several[0][1]
+    sizes = spread(first.loaded.sizes_bytes, 9)
+    rows = [
+        [
+            "-" if first.question.op == Op.BARRIER else units.format_size(size, binary=True),
+            *(cell for _, found in several for cell in _cells(_took(found, size))),
+        ]
+        for size in sizes
+    ]
+    said, *more = comparison(several).split(", ")
+    return Brief(
+        verdict=[", ".join([said, *more]) if len(more) < _FEW else _leads(several)],
+        title=f"{first.question.op} on {first.question.ranks} ranks",
+        table=(["size", *(head for system, _ in several for head in (system, "<"))], rows),
+        next_command=next_command,
+        next_why="each algorithm",
+    )
+
+
+def _cells(took: _Took) -> list[str]:
+    """Return the time, and how it is known where it was not measured."""
+    return [units.format_time(took.time_s), "" if took.kind == "measured" else took.kind]
+
+
+def _leads(several: Sequence[Named]) -> str:
+    """Return at how many sizes each system is the fastest or within 5 % of it, where they take turns."""
+    sizes = several[0][1].loaded.sizes_bytes
+    least = {size: min(_took(found, size).time_s for _, found in several) for size in sizes}
+    ahead = {
+        system: sum(_took(found, size).time_s <= _TIE * least[size] for size in sizes) for system, found in several
+    }
+    told = joined([f"{system} at {count}" for system, count in ahead.items()])
+    return f"Fastest, or within 5 % of it, of {len(sizes)} sizes: {told}."
 
 
 def comparison(several: Sequence[Named]) -> str:

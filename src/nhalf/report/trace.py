@@ -29,7 +29,7 @@ _MOST_ROWS, _MOST_NOTES, _MOST_RANKS, _LONGEST_NAME = 8, 8, 8, 34
 def write(study: Study, canvas: Canvas, *, next_commands: Sequence[str], fit: Fit | None = None) -> None:
     """Write the verdict, what was read, the budget, the collectives, the stragglers, the gains, the notes."""
     canvas.paragraph(verdict(study), bold=True)
-    canvas.paragraph(_number(study))
+    canvas.paragraph(number(study))
     canvas.heading("Read")
     for line in _read(study):
         canvas.paragraph(f"  {line}", indent="    ")
@@ -105,7 +105,7 @@ def _shorter(study: Study, one: Straggler) -> str:
     return f", of which {saved} are saved without {'them' if one.together_with else 'it'}"
 
 
-def _number(study: Study) -> str:
+def number(study: Study) -> str:
     """Return the one number with its parts."""
     mean, time = study.mean, units.format_time
     text = f"{time(mean.exposed_s)} of {time(mean.step_s)} a step"
