@@ -21,7 +21,7 @@ def document() -> Any:  # noqa: ANN401  JSON is whatever it is
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_the_main_job_prints_the_stored_page(columns: int) -> None:
-    result = detailed(*JOB, columns=columns)
+    result = invoke(*JOB, columns=columns)
     assert (result.code, result.err) == (0, "")
     assert matches(f"collective_{columns}", result.out)
     assert max(len(line) for line in result.out.splitlines()) <= columns
@@ -34,7 +34,7 @@ def test_the_details_are_stored_too(columns: int) -> None:
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_a_page_across_nodes_is_stored_too(columns: int) -> None:
-    result = detailed("collective", "all-reduce", "--ranks", "16", "--on", "h100-sxm", "--sizes", "1KiB:1MiB:x4",
+    result = invoke("collective", "all-reduce", "--ranks", "16", "--on", "h100-sxm", "--sizes", "1KiB:1MiB:x4",
                     columns=columns)  # fmt: skip
     assert matches(f"collective_across_{columns}", result.out)
     assert max(len(line) for line in result.out.splitlines()) <= columns

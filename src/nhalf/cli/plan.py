@@ -13,7 +13,6 @@ from nhalf.loading.planning import SEARCHED, Limits, named, planned
 from nhalf.report import plan as report
 from nhalf.report import plan_brief
 from nhalf.report import plan_several as several
-from nhalf.report.plan_brief import brief
 from nhalf.report.plan_document import document
 from nhalf.report.plan_words import require_answer
 from nhalf.report.view import View

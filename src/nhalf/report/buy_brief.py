@@ -70,7 +70,7 @@ def brief(purchases: Sequence[Purchase], defaults: Sequence[Default], *, next_co
     )
 
 
-def _verdict(found: Purchase, *, priced: bool, named: bool) -> str:
+def _verdict(found: Purchase, *, priced: bool, named: bool) -> str:  # noqa: PLR0911  a sentence each
     """Return what helps most at the smallest batch, and what it does at the largest."""
     system = found.effects[0].before.scenario.system
     on = f"On {system.name}: " if named else ""
@@ -83,7 +83,8 @@ def _verdict(found: Purchase, *, priced: bool, named: bool) -> str:
             return f"{on}Nothing on this list fits in memory."
         gain = percent(max(best.gain or 0.0, 0.0))
         error = percent(best.option.error)
-        return f"{on}Nothing on this list helps: {_name(best.option, system)} saves {gain}, within the model's error of {error}."
+        name = _name(best.option, system)
+        return f"{on}Nothing on this list helps: {name} saves {gain}, within the model's error of {error}."
     verb = "Buy " if priced else ""
     if not helping:
         name = _name(later[0].option, system)
@@ -141,7 +142,7 @@ def _ordered(found: Purchase) -> list[Option]:
     ]
     return sorted(
         found.options if len(found.options) <= _FEW else moving,
-        key=lambda option: -max((effect.gain or -1.0 for effect in found.effects if effect.option is option)),
+        key=lambda option: -max(effect.gain or -1.0 for effect in found.effects if effect.option is option),
     )
 
 
@@ -158,7 +159,7 @@ def _notes(found: Purchase) -> list[str]:
     """Return what brackets mean where there are any, and why options do nothing."""
     said = []
     if any(effect.gain is not None and not effect.above_model_error for effect in found.effects):
-        said.append(f"( ) within the model's error, or the range reaches 0.")
+        said.append("( ) within the model's error, or the range reaches 0.")
     if idle := unused_links(found):
         said.append(idle)
     for option in found.options if len(found.options) <= _FEW else ():
@@ -191,7 +192,9 @@ def _latency(found: Purchase, *, named: bool) -> list[str]:
         return []
     best = max(first, key=lambda wish: max(wish.quicker, wish.wider))
     system = found.effects[0].before.scenario.system
-    text = f"{f'{system.name}, ' if named else ''}{link_name(system, best.tier)} at batch {best.batch}: half the latency "
+    text = (
+        f"{f'{system.name}, ' if named else ''}{link_name(system, best.tier)} at batch {best.batch}: half the latency "
+    )
     text += f"saves {percent(best.quicker)}, 2x bandwidth {percent(best.wider)}"
     if max(wish_gain for wish in found.wishes for wish_gain in (wish.quicker, wish.wider)) < SAME_STACK:
         return [f"{text}: within the model's error."]

@@ -55,7 +55,10 @@ def _trust(found: Answer, size: float) -> str:
     question = found.question
     at = next(each for each in found.choices if each.size_bytes == size)
     if question.curve is not None:
-        key, row = question.curve.key, next(each for each in found.rows if each.kind != "law" and each.size_bytes == size)
+        key, row = (
+            question.curve.key,
+            next(each for each in found.rows if each.kind != "law" and each.size_bytes == size),
+        )
         band = ""
         if row.low_s is not None and row.high_s is not None:
             band = f"80 % range {units.format_time(row.low_s)} to {units.format_time(row.high_s)}, "
@@ -112,7 +115,9 @@ def _parts(found: Answer) -> list[str]:
         return []
     shown = sorted(fixed.parts, key=lambda part: -part.time_s)
     told = [
-        f"{_PARTS.get(part.name, part.name)} {percent(part.time_s / fixed.total_s)}" for part in shown if part.time_s > 0
+        f"{_PARTS.get(part.name, part.name)} {percent(part.time_s / fixed.total_s)}"
+        for part in shown
+        if part.time_s > 0
     ]
     token = units.format_time(found.per_token * fixed.total_s)
     return [

@@ -179,7 +179,9 @@ def _launch(plan: Plan, asked: Asked) -> list[str]:
     if plan.chosen is None:
         return []
     engine = plan.chosen.scenario.stack.engine
-    line = lines(plan.chosen.layout, served(plan.chosen, asked.served_model)).get(engine if engine in ENGINES else "vllm")
+    line = lines(plan.chosen.layout, served(plan.chosen, asked.served_model)).get(
+        engine if engine in ENGINES else "vllm"
+    )
     if line is None or not line.command:
         return []
     return [line.command]

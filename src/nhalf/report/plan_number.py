@@ -48,7 +48,7 @@ def tenths(plan: Plan, row: Choice) -> int | None:
 
 
 def kept(plan: Plan, row: Choice) -> str:
-    """Return how likely a run keeps the limit of a token, where the band does not lie within it; empty where it does."""
+    """Return how likely a run keeps the limit of a token; empty where the band lies within it."""
     found = tenths(plan, row)
     if found is None:
         return ""
