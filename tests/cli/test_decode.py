@@ -313,7 +313,7 @@ def test_a_config_file_or_its_folder_works_like_a_name(tmp_path: Path) -> None:
         ((*QUICK, "--set", "system.fabric.inter_node.bandwidth_bytes_per_s=400G"), ["400 Gb/s", "400 GB/s"]),
         ((*QUICK, "--set", "stack.memory_efficiency=1.2"), ["stack.memory_efficiency", "at most 1"]),
         ((*QUICK, "--what"), ["--what"]),
-        ((*QUICK, "--batch", "1:3000"), ["--batch", "3,000 rows", "nhalf sweep"]),
+        ((*QUICK, "--batch", "1:3000"), ["--batch", "12,000 rows", "nhalf sweep"]),
         ((*QUICK, "--tp", "1:100000"), ["--tp", "100,000 rows"]),
         ((*QUICK, "--save", ""), ["--save", "empty"]),
         ((*QUICK, "--csv", "--md"), ["one of them"]),

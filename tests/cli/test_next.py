@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.command import invoke
+from tests.cli.command import detailed, invoke
 
 if TYPE_CHECKING:
     from tests.cli.command import Result
@@ -101,7 +101,7 @@ def test_a_trace_is_followed_by_a_command_too() -> None:
 
 
 def test_a_trace_without_links_is_followed_by_how_to_measure_them() -> None:
-    *measured, traced = following(invoke("trace", str(TRACE), columns=80))
+    *measured, traced = following(detailed("trace", str(TRACE), columns=80))
     assert [words[:2] for words in measured] == [["nhalf", "measure"], ["nhalf", "fit"]]
     assert traced == ["nhalf", "trace", str(TRACE), "--links", "links.toml"]
 

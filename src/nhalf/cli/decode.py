@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from nhalf import loading
 from nhalf.cli import flags, forms, output, page_file
 from nhalf.cli import following as to_follow
 from nhalf.decide.comparison import compare
+from nhalf.loading.buying import within_a_node
+from nhalf.loading.degrees import FLAGS
 from nhalf.loading.files import write_text
 from nhalf.loading.readers import not_empty
 from nhalf.loading.scenario_file import write_request
@@ -48,7 +51,11 @@ def decode(
     """Predict the time per token of MODEL: a name, a config.json (or its folder), or a scenario.toml."""
     not_empty({"--save": save})
     request = flags.request(model, given, prefills=True)
+    taken: tuple[loading.Default, ...] = ()
+    if request.degrees == loading.Degrees() and request.model == model and all(given[name] is None for name in FLAGS):
+        request, taken = within_a_node(request)
     loaded = loading.scenarios(request)
+    loaded = replace(loaded, defaults=(*taken, *loaded.defaults))
     for warning in loaded.warnings:
         output.warn(warning)
     launched = request.mode is not None and "mode" not in request.assumed

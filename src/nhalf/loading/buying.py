@@ -1,4 +1,4 @@
-"""Buying: the layouts that a purchase is looked at on, and how its steps divide over batches."""
+"""Buying: the layouts that are looked at where none is stated, and how steps divide over batches."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
+from nhalf.catalog import store
 from nhalf.errors import InputError
 from nhalf.layout import Layout, check
 from nhalf.loading.defaults import Default
 from nhalf.loading.degrees import Degrees
+from nhalf.loading.model import model_of
 from nhalf.loading.request import scenarios
 
 if TYPE_CHECKING:
@@ -40,6 +42,26 @@ def layouts(request: Request, *, stated: bool) -> tuple[Loaded, Request, tuple[D
     loaded = scenarios(request)
     taken = Default(flag="--tp", value=str(degree), reason="a whole node, as far as the model splits")
     return loaded, request, (taken, *loaded.defaults)
+
+
+def within_a_node(request: Request) -> tuple[Request, tuple[Default, ...]]:
+    """Return a request without degrees with the TP degrees that its model and a node of each of its systems allow."""
+    transformer = model_of(request.model)[0]
+    fabrics = [store.system(name, where="--on")[0].fabric for name in request.systems]
+    found = []
+    for degree in _USUAL:
+        try:
+            for fabric in fabrics:
+                check(Layout(tensor_parallel=degree), transformer, fabric)
+        except InputError:
+            continue
+        found.append(degree)
+    found = [degree for degree in found if all(degree <= fabric.devices_per_node for fabric in fabrics)] or [1]
+    taken = Default(flag="--tp", value=",".join(map(str, found)), reason="what the model allows within a node")
+    return replace(request, degrees=Degrees(tp=tuple(found))), (taken,)
+
+
+_USUAL: Final = (1, 2, 4, 8)
 
 
 def shares(text: str | None) -> dict[int, float]:
