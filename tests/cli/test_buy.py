@@ -21,12 +21,12 @@ KEYS = {
 
 @pytest.fixture(scope="module")
 def document() -> Any:  # noqa: ANN401  JSON is whatever it is
-    return invoke(*JOB, *LIST, "--json").document
+    return detailed(*JOB, *LIST, "--json").document
 
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_the_main_job_prints_the_stored_page(columns: int) -> None:
-    result = detailed(*JOB, *LIST, columns=columns)
+    result = invoke(*JOB, *LIST, columns=columns)
     assert result.code == 0
     (warning,) = result.err.splitlines()
     assert "servers mostly keep the cache in fp8 then, and in bf16 before; state --kv to hold it" in warning
@@ -77,13 +77,13 @@ def test_nothing_helps_is_a_normal_answer() -> None:
 
 def test_links_that_the_layout_does_not_use_are_named_first_with_a_layout_that_does() -> None:
     job = ("whatif", "deepseek-v3", "--on", "h200-sxm", "--batch", "16", "--option", "nic=800Gb/s")
-    said = invoke(*job, "--json").document["unused_links"]
+    said = detailed(*job, "--json").document["unused_links"]
     assert said.endswith("TP8 stays inside a node; ask with --tp 16, or with --ep 16 --attention-dp 16.")
     for flags in ("--tp 16", "--ep 16 --attention-dp 16"):
-        document = invoke(*job, *flags.split(), "--json").document
+        document = detailed(*job, *flags.split(), "--json").document
         assert document["unused_links"] is None
         assert document["options"][0]["gain"] > 0
-    rack = invoke("whatif", "deepseek-v3", "--on", "gb200-nvl72", "--tp", "8", *job[4:], "--json").document
+    rack = detailed("whatif", "deepseek-v3", "--on", "gb200-nvl72", "--tp", "8", *job[4:], "--json").document
     assert "TP8 stays inside a rack" in rack["unused_links"]
 
 
@@ -91,17 +91,17 @@ def test_links_that_the_layout_does_not_use_are_named_first_with_a_layout_that_d
 @pytest.mark.parametrize("name", ["p2p", "kernel_bypass"])
 def test_on_and_off_are_words_of_an_option_where_its_flag_takes_them(name: str, word: str, same_as: str) -> None:
     job = ("llama-3.1-70b", "--on", "h100-sxm", "--tp", "16", "--batch", "1")
-    after = invoke("whatif", *job, "--option", f"{name}={word}", "--json").document["options"][0]["step_after_s"]
+    after = detailed("whatif", *job, "--option", f"{name}={word}", "--json").document["options"][0]["step_after_s"]
     flag = f"--{name.replace('_', '-')}"
-    step = invoke("decode", *job, flag, same_as, "--json").document["rows"][0]["step_s"]
+    step = detailed("decode", *job, flag, same_as, "--json").document["rows"][0]["step_s"]
     assert after == pytest.approx(step, rel=1e-9)
 
 
 @pytest.mark.parametrize("word", ["on", "true"])
 def test_a_switch_is_on_by_either_word(word: str) -> None:
-    option = invoke("whatif", *JOB[1:], "--option", f"fuse_norm={word}", "--batch", "1", "--json").document["options"][
-        0
-    ]
+    option = detailed("whatif", *JOB[1:], "--option", f"fuse_norm={word}", "--batch", "1", "--json").document[
+        "options"
+    ][0]
     assert option["gain"] > 0.01
 
 
@@ -112,8 +112,8 @@ def test_a_longer_step_saves_nothing() -> None:
 
 
 def test_whatif_is_buy_without_prices() -> None:
-    with_prices = invoke(*JOB, "--option", "hbm=x1.4 @ $3k", "--json").document
-    without = invoke("whatif", *JOB[1:], "--option", "hbm=x1.4", "--json").document
+    with_prices = detailed(*JOB, "--option", "hbm=x1.4 @ $3k", "--json").document
+    without = detailed("whatif", *JOB[1:], "--option", "hbm=x1.4", "--json").document
     assert without["schema"] == "nhalf.whatif/1"
     assert [option["gain"] for option in without["options"]] == [option["gain"] for option in with_prices["options"]]
 
@@ -121,7 +121,7 @@ def test_whatif_is_buy_without_prices() -> None:
 def test_a_mix_is_one_more_column() -> None:
     result = detailed(*JOB, "--option", "hbm=x1.4", "--mix", "1=60,16=30,128=10")
     assert " mix" in result.out
-    found = invoke(*JOB, "--option", "hbm=x1.4", "--mix", "1=60,16=30,128=10", "--json").document
+    found = detailed(*JOB, "--option", "hbm=x1.4", "--mix", "1=60,16=30,128=10", "--json").document
     gains = [option["gain"] for option in found["options"]]
     assert min(gains) < found["mix"][0]["gain"] < max(gains)
 
@@ -130,9 +130,9 @@ def test_a_mix_is_one_more_column() -> None:
 @pytest.mark.parametrize("tp", ["8", "16"])
 def test_without_a_list_the_levers_of_decode_are_compared(command: str, tp: str) -> None:
     job = (*JOB[1:], "--tp", tp, "--batch", "16")
-    document = invoke(command, *job, "--json").document
+    document = detailed(command, *job, "--json").document
     gains = {option["name"]: option["gain"] for option in document["options"]}
-    levers = invoke("decode", *job, "--json").document["levers"]
+    levers = detailed("decode", *job, "--json").document["levers"]
     assert {lever["name"]: pytest.approx(lever["gain"], abs=1e-9) for lever in levers} == {
         name: gain for name, gain in gains.items() if "the host's" not in name
     }
@@ -141,10 +141,10 @@ def test_without_a_list_the_levers_of_decode_are_compared(command: str, tp: str)
 
 
 def test_csv_and_markdown_hold_the_same_rows(document: Any) -> None:  # noqa: ANN401
-    lines = invoke(*JOB, *LIST, "--csv").out.splitlines()
+    lines = detailed(*JOB, *LIST, "--csv").out.splitlines()
     assert len(lines) == 1 + len(document["options"])
     assert lines[0].split(",")[:3] == ["system", "name", "batch"]
-    table = invoke(*JOB, *LIST, "--md").out.splitlines()
+    table = detailed(*JOB, *LIST, "--md").out.splitlines()
     assert len(table) == 2 + len(document["options"])
     assert all(line.startswith("| ") and line.endswith(" |") for line in table)
 
@@ -191,8 +191,8 @@ def test_two_systems_are_asked_the_same_list() -> None:
     text = detailed(*job)
     assert text.code == 0
     assert text.out.index("h100-sxm. Interactive use") < text.out.index("b200-sxm. Interactive use")
-    document = invoke(*job, "--json").document
-    alone = invoke(*job[:3], "b200-sxm", *job[4:], "--json").document
+    document = detailed(*job, "--json").document
+    alone = detailed(*job[:3], "b200-sxm", *job[4:], "--json").document
     assert [option for option in document["options"] if option["system"] == "b200-sxm"] == alone["options"]
     assert document["systems"][1]["verdict_interactive"] == alone["verdict_interactive"]
     assert document["verdict_interactive"].count("batch 1:") == 2
@@ -208,7 +208,7 @@ def test_where_bandwidth_buys_more_only_for_a_while_the_answer_says_so() -> None
 
 
 def test_links_of_a_group_over_nodes_are_those_of_both_tiers() -> None:
-    document = invoke("whatif", *JOB[1:], "--tp", "16", "--option", "nic=800Gb/s", "--batch", "64", "--json").document
+    document = detailed("whatif", *JOB[1:], "--tp", "16", "--option", "nic=800Gb/s", "--batch", "64", "--json").document
     assert {link["tier"] for link in document["links"]} == {"intra_node", "inter_node"}
     assert "a link inside the node saves" in document["latency_or_bandwidth"]
     assert ", of one between nodes " in document["latency_or_bandwidth"]
@@ -221,7 +221,7 @@ SHOPPING = (
 
 def test_a_flip_is_a_change_of_the_largest_gain_of_the_table() -> None:
     job = ("buy", "llama-3.1-70b", "--on", "h100-sxm", "--batch", "1,64,195,256,652,900", *SHOPPING)
-    document = invoke(*job, "--json").document
+    document = detailed(*job, "--json").document
     leads = {}
     for option in sorted(document["options"], key=lambda option: option["gain"]):
         leads[option["batch"]] = option["name"]
@@ -230,7 +230,7 @@ def test_a_flip_is_a_change_of_the_largest_gain_of_the_table() -> None:
         assert leader == (before[-1]["to"] if before else leads[1])
     assert document["flips"]
     few = (*JOB, "--option", "weights=bf16", "--option", "nic=800Gb/s", "--option", "hbm=4.8TB/s")
-    assert not invoke(*few, "--json").document["flips"]
+    assert not detailed(*few, "--json").document["flips"]
     assert "hbm=4.8TB/s gains most at every batch" in detailed(*few).out
 
 
@@ -242,9 +242,9 @@ def test_what_gains_more_than_the_advice_but_cannot_be_told_is_named() -> None:
 
 
 def test_batches_between_have_a_verdict_too() -> None:
-    document = invoke(*JOB[:4], "--batch", "1,4,64", *SHOPPING, "--json").document
+    document = detailed(*JOB[:4], "--batch", "1,4,64", *SHOPPING, "--json").document
     assert document["verdict_between"].startswith("In between, by time per token: batch 4: weights=fp8 saves ")
-    assert invoke(*JOB[:4], "--batch", "4", *SHOPPING, "--json").document["verdict_between"] is None
+    assert detailed(*JOB[:4], "--batch", "4", *SHOPPING, "--json").document["verdict_between"] is None
 
 
 def test_an_option_without_a_price_is_not_said_to_be_worse_for_the_money() -> None:
@@ -260,7 +260,7 @@ def test_no_cell_is_cut_in_a_narrow_terminal(columns: int) -> None:
     long = "stack.host_launch_s=-4us + nic.bandwidth=x2 + nvlink.latency=x0.5 @ $100"
     job = (*JOB[:4], "--batch", "1,4,16,64,256,512", *SHOPPING, "--option", long)
     out = detailed(*job, columns=columns).out
-    document = invoke(*job, "--json").document
+    document = detailed(*job, "--json").document
     assert max(len(line) for line in out.splitlines()) <= columns
     cells = re.findall(r"[\d.-]+\*? \([\d.-]+\.\.[\d.-]+\)", out)
     assert len(cells) == len(document["options"])

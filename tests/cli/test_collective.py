@@ -183,7 +183,9 @@ def test_the_count_a_token_scales_the_cost() -> None:
 
 
 def test_nccl_tests_flags_are_read_as_there() -> None:
-    ours = detailed("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm", "--sizes", "8KiB:128MiB:x4", "--json")
+    ours = detailed(
+        "collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm", "--sizes", "8KiB:128MiB:x4", "--json"
+    )
     theirs = detailed("collective", "all_reduce", "-g", "8", "--on", "H100_SXM", "-b", "8K", "-e", "128M", "-f", "4",
                     "--json")  # fmt: skip
     assert ours.document["rows"] == theirs.document["rows"]
@@ -212,7 +214,9 @@ def test_what_the_machine_has_may_be_said() -> None:
 @pytest.mark.parametrize("ranks", ["2", "8", "16"])
 @pytest.mark.parametrize("columns", [80, 140])
 def test_every_operation_has_a_page_that_fits(op: str, ranks: str, columns: int) -> None:
-    result = detailed("collective", op, "--ranks", ranks, "--on", "a100-sxm", "--sizes", "1KiB:1MiB:x32", columns=columns)
+    result = detailed(
+        "collective", op, "--ranks", ranks, "--on", "a100-sxm", "--sizes", "1KiB:1MiB:x32", columns=columns
+    )
     assert (result.code, result.err) == (0, "")
     assert max(len(line) for line in result.out.splitlines()) <= columns
     assert " nan" not in result.out

@@ -94,7 +94,7 @@ def test_limits_that_nothing_holds_show_the_nearest_and_leave_with_3() -> None:
     result = detailed(*JOB, "--gpus", "16", "--tpot", "1ms")
     assert result.code == 3
     assert result.out.startswith("No layout holds 1 ms per token: the nearest is ")
-    assert "twice the memory bandwidth" in result.err
+    assert "2x HBM bandwidth" in result.err
     found = detailed(*JOB, "--gpus", "16", "--tpot", "1ms", "--json")
     assert found.code == 3
     assert found.document["chosen"] is None

@@ -12,7 +12,7 @@ from nhalf.report import glossary
 @click.argument("words", nargs=-1, metavar="[WORD]")
 @forms.option
 def explain(words: tuple[str, ...]) -> None:
-    """Say what a WORD means: a column, a marker, a note or a constant; without one, list them all.
+    r"""Say what a WORD means: a column, a marker, a note or a constant; without one, list them all.
 
     \b
       nhalf explain crossover
