@@ -1,0 +1,150 @@
+"""A collective that leaves its node: the path is chosen by the library's plan, and priced by what the fabric was measured at.
+
+NCCL's tuner chooses well and prices badly: what its constants expect between nodes holds for one InfiniBand alone. So
+its plan decides which path runs, and the price is the measured floor inside a node, hops whose number grows with the
+logarithm of the nodes (all-gather: linearly), and rates as shares of the NICs.
+
+References
+----------
+The house's note on collectives across nodes (research/across-nodes.md). NVIDIA/nccl at 5067397c (2.30.7),
+src/graph/tuning.cc, for bases, the growth of a hop from LL to LL128, and the correction of trees by size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from nhalf.breakdown import Input, Quantity, Term, chosen, leaf, total
+from nhalf.collective import Op
+from nhalf.laws import tuner
+
+if TYPE_CHECKING:
+    from nhalf.fabric import Span
+    from nhalf.library import Library, TunerPath
+    from nhalf.transport import Transport
+
+_SENDS: Final = (Op.ALL_TO_ALL, Op.SEND_RECV)
+PRICED: Final = tuner.PLANNED | frozenset(_SENDS)
+"""The operations that have a price across nodes."""
+_BUFFER: Final = "4096"
+"""The size [bytes] at which half of what a buffer costs a hop is paid: NCCL's slots of LL are of this order."""
+_BULK: Final = "524288"
+"""The size [bytes] at which half of what the protocol of large messages adds to a hop is paid."""
+_INJECTED: Final = 192.0
+"""The largest message [bytes] to a peer that a NIC takes with the command itself (CXI, inject)."""
+_NVLS_S: Final = 10e-6
+"""What a tree through NVSwitch takes beyond the floor of a ring in a node [s]: the house's note."""
+_HOP: Final = {
+    "LL": f"h + d * n / (n + {_BUFFER})",
+    "LL128": "h + d + more",
+    "Simple": f"h + d + q * n / (n + {_BULK})",
+    "-": f"h + d * n / (n + {_BUFFER})",
+}
+_TREE: Final = "floor + base + 2 * depth * hop"
+_RING: Final = "floor + base + (k * m - k - m + 1) * step + 2 * (m - 1) * hop"
+_GATHER: Final = "floor + base + (m - 1) * (hop + (k - 1) * step)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Place:
+    """Where a collective runs: the stretch of the fabric, its transport, and the floor [s] of the same in one node.
+
+    `has` is the help there is, as for `tuner.plan`.
+    """
+
+    span: Span
+    transport: Transport
+    floor_s: Quantity
+    has: frozenset[str] = frozenset()
+
+
+def across_nodes(op: Op, size_bytes: Quantity, place: Place, library: Library) -> Term:
+    """Return the time [s] of a collective of `size_bytes` [bytes] (as nccl-tests counts them) over several nodes.
+
+    Raises
+    ------
+    ValueError
+        An operation that has no price (see `PRICED`), or a group inside one node.
+    """
+    if place.span.nodes == 1 or op not in PRICED:
+        message = f"{op} on {place.span.nodes} nodes has no price across nodes"
+        raise ValueError(message)
+    if op in _SENDS:
+        return _sends(size_bytes, place)
+    plans = tuner.plan(op, size_bytes * place.transport.switch, place.span, library, has=place.has)
+    plans = [(path, plan) for path, plan in plans if path.protocol != "LL128" or place.transport.ll128]
+    base_s = _first_base(library)
+    prices = tuple(_price(op, size_bytes, place, path, base_s) for path, _ in plans)
+    return chosen(str(op), tuple(plan for _, plan in plans), prices)
+
+
+def _first_base(library: Library) -> Quantity:
+    """Return what the tuner charges once for a tree of LL [s], beyond which a path costs more than the floor."""
+    path = library.tuner.tree_ll or library.tuner.paths[0]
+    return 0.0 if path.base_s is None else path.base_s
+
+
+def _inputs(size_bytes: Quantity, place: Place) -> dict[str, Input]:
+    """Return the inputs of every path, by the symbols of the formulas."""
+    span, transport = place.span, place.transport
+    return {
+        "n": size_bytes, "k": float(span.ranks_per_node), "m": float(span.nodes), "floor": place.floor_s,
+        "step": span.intra.latency_s, "links": span.intra.bandwidth_bytes_per_s,
+        "nics": span.rails * span.inter.bandwidth_bytes_per_s, "doubt": transport.doubt,
+        "h": transport.hop_s, "d": transport.payload_s, "q": transport.bulk_s, "ll": transport.ll_bandwidth_bytes_per_s,
+        "rho": transport.ll_tree_factor, "kap": transport.depth_factor,
+    }  # fmt: skip
+
+
+def _price(op: Op, size_bytes: Quantity, place: Place, path: TunerPath, base_s: Quantity) -> Term:
+    """Return what one path costs on a fabric [s]."""
+    inputs, shares = _inputs(size_bytes, place), place.transport
+    own = 0.0 if path.base_s is None else path.base_s
+    inputs["base"] = _NVLS_S if path.family == "nvls-tree" else max(own - base_s, 0.0)
+    inputs["more"] = 3.5e-6
+    inputs["hop"] = leaf("hop", _HOP[path.protocol], inputs)
+    inputs["depth"] = leaf("depth", "1 + kap * (log2_floor(m) - 1)", inputs, unit="1")
+    inputs["turns"] = 2.0 if op == Op.ALL_REDUCE else 1.0
+    inputs["v"] = 1.0 if place.span.nodes == 2 else 2.0  # noqa: PLR2004  one peer, or a parent and children
+    inputs["power"] = leaf("power of two", "octave(n)", {"octave": tuner.octave, "n": size_bytes}, unit="1")
+    inputs["correction"] = path.correction
+    inputs |= {"tree": shares.tree_share, "ring": shares.ring_share, "nvls": shares.nvls_share}
+    fixed, transfer = _formulas(op, path)
+    name = f"{path.algorithm}/{path.protocol}" if path.family in ("ring", "tree") else f"{path.family}/{path.protocol}"
+    return total(
+        name,
+        leaf("steps", f"doubt * ({fixed})", inputs, column="fixed"),
+        leaf("transfer", f"doubt * {transfer}", inputs, column="transfer"),
+    )
+
+
+def _formulas(op: Op, path: TunerPath) -> tuple[str, str]:
+    """Return the formulas of a path's fixed time and of its bytes."""
+    slow = path.protocol == "LL"
+    if path.family in ("tree", "nvls-tree", "collnet-direct", "collnet-chain"):
+        if slow:
+            return _TREE, "n / (correction(power) * rho * minimum(ll, nics / 2))"
+        if path.family == "tree":
+            return _TREE, "n / (correction(power) * tree * minimum(links, nics / v))"
+        return _TREE, "n / (nvls * minimum(links, nics / v))"
+    fixed = _RING if op == Op.ALL_REDUCE else _GATHER
+    if slow:
+        return fixed, "turns * n / (2 * minimum(ll, nics / 2))"
+    return fixed, "turns * (k * m - 1) / (k * m) * n / (ring * minimum(links, nics))"
+
+
+def _sends(size_bytes: Quantity, place: Place) -> Term:
+    """Return the time [s] of sends to all remote peers: each is a message, and its bytes share the NICs."""
+    span, transport = place.span, place.transport
+    inputs = _inputs(size_bytes, place) | {
+        "p": transport.peer_s,
+        "j": transport.inject_s,
+        "A": transport.exchange_share,
+        "small": (size_bytes / span.ranks <= _INJECTED) * 1.0,
+    }
+    return total(
+        "sends",
+        leaf("messages", "doubt * (floor + k * (m - 1) * (p + j * small))", inputs, column="fixed"),
+        leaf("transfer", "doubt * k * n * (m - 1) / m / (A * nics)", inputs, column="transfer"),
+    )
