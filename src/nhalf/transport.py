@@ -34,6 +34,7 @@ class Transport:
     hop_s: Quantity
     payload_s: Quantity
     bulk_s: Quantity
+    ll128_share: Quantity
     ll_bandwidth_bytes_per_s: Quantity
     ll_tree_factor: Quantity
     tree_share: Quantity

@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import derive_fabrics as derive  # noqa: E402
 
 RANGES = {"1 KiB-1 MiB": (2**10, 2**20), "8-256 KiB": (2**13, 2**18), "1 MiB-1 GiB": (2**20, 2**30)}
+WEIGHT = float(__import__("os").environ.get("W", 2))
+SD = float(__import__("os").environ.get("SD", 0.2))
 MARKS = {"class": (), "one point": (2**13,), "three points": (2**13, 2**20, 2**28)}
 
 
@@ -24,7 +26,7 @@ def carried(series, known, gap):
     if not len(known):
         return np.zeros(len(series.sizes))
     octaves = np.log2(series.sizes)
-    kernel = lambda a, b: 0.2**2 * np.exp(-np.abs(a[:, None] - b[None, :]) / 3)
+    kernel = lambda a, b: SD**2 * np.exp(-np.abs(a[:, None] - b[None, :]) / 3)
     at = octaves[known]
     return kernel(octaves, at) @ np.linalg.solve(kernel(at, at) + 0.03**2 * np.eye(len(at)), gap)
 
@@ -65,7 +67,7 @@ def study(variants, fits, within, op="all-reduce", verbose=False):
                     continue
                 if known:
                     small = derive.Variant(variant.family, variant.group, variant.kind, [part(series, known)])
-                    theta = derive.fit(small, centre, spread, weight=derive.NOISE / 0.05)[0]
+                    theta = derive.fit(small, centre, spread, weight=WEIGHT)[0]
                 predicted = np.log(series.predicted(theta[None])[0])
                 gap = np.log(series.seconds) - predicted
                 predicted = predicted + carried(series, known, gap[known])
@@ -95,13 +97,25 @@ def figures(rows, low, high):
     return 100 * quantile(values, weights, 0.5), 100 * quantile(values, weights, 0.9), len(counts)
 
 
+def by_family(rows, low, high):
+    """Return the medians over families of each family's median and p90 of errors [%], and how many families."""
+    found = []
+    for family in {row[0] for row in rows}:
+        own = figures([row for row in rows if row[0] == family], low, high)
+        found += [own[:2]] if own[2] else []
+    return (*(float(np.median([each[place] for each in found])) for place in (0, 1)), len(found)) if found else (np.nan, np.nan, 0)
+
+
 if __name__ == "__main__":
     variants = derive.read()
     fits, within = derive.fitted(variants)
     rows = study(variants, fits, within)
     for name, found in rows.items():
         cells = [figures(found, *RANGES[each]) for each in RANGES]
-        print(f"{name:14}", "   ".join(f"{a:5.1f} / {b:5.1f} ({c})" for a, b, c in cells))
+        cells = [by_family(found, *RANGES[each]) for each in RANGES]
+        print(f"{name:14} a family", "   ".join(f"{a:5.1f} / {b:5.1f} ({c})" for a, b, c in cells))
+        cells = [figures(found, *RANGES[each]) for each in RANGES]
+        print(f"{name:14} pooled  ", "   ".join(f"{a:5.1f} / {b:5.1f} ({c})" for a, b, c in cells))
     for op in ("all-gather", "reduce-scatter", "all-to-all"):
         more = study(variants, fits, within, op)
         for name in ("class", "one point"):

@@ -109,7 +109,9 @@ def _price(op: Op, size_bytes: Quantity, place: Place, path: TunerPath, base_s: 
     inputs["v"] = 1.0 if place.span.nodes == 2 else 2.0  # noqa: PLR2004  one peer, or a parent and children
     inputs["power"] = leaf("power of two", "octave(n)", {"octave": tuner.octave, "n": size_bytes}, unit="1")
     inputs["correction"] = path.correction
+    slow = path.protocol == "LL128"
     inputs |= {"tree": shares.tree_share, "ring": shares.ring_share, "nvls": shares.nvls_share}
+    inputs["kept"] = shares.ll128_share if slow else 1.0
     fixed, transfer = _formulas(op, path)
     name = f"{path.algorithm}/{path.protocol}" if path.family in ("ring", "tree") else f"{path.family}/{path.protocol}"
     return total(
@@ -126,12 +128,12 @@ def _formulas(op: Op, path: TunerPath) -> tuple[str, str]:
         if slow:
             return _TREE, "n / (correction(power) * rho * minimum(ll, nics / 2))"
         if path.family == "tree":
-            return _TREE, "n / (correction(power) * tree * minimum(links, nics / v))"
+            return _TREE, "n / (correction(power) * tree * kept * minimum(links, nics / v))"
         return _TREE, "n / (nvls * minimum(links, nics / v))"
     fixed = _RING if op == Op.ALL_REDUCE else _GATHER
     if slow:
         return fixed, "turns * n / (2 * minimum(ll, nics / 2))"
-    return fixed, "turns * (k * m - 1) / (k * m) * n / (ring * minimum(links, nics))"
+    return fixed, "turns * (k * m - 1) / (k * m) * n / (ring * kept * minimum(links, nics))"
 
 
 def _sends(size_bytes: Quantity, place: Place) -> Term:
