@@ -7,10 +7,13 @@ differ by less than classes do. A machine that was measured has constants of its
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Quantity
+
+Known: TypeAlias = Literal["machine", "class", "wide"]
+"""How far the constants are a fabric's own: measured there, of its class, or of a class that nobody measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -24,12 +27,11 @@ class Transport:
     a tree costs beyond the first, in hops. `peer_s` [s] is a message to one remote peer of an all-to-all, `inject_s` [s]
     what it takes more where it is so small that the NIC sends it with the command. `doubt` and `switch` are 1: their
     intervals are what the law misses a measured time by, and by how much a library's switch of algorithm is misplaced.
-    `ll128` tells whether the NIC keeps the order of 128 bytes, which that protocol counts on; `known` is how far the
-    constants are this fabric's own: `machine`, `class`, or `wide` where nobody measured the class.
+    `ll128` tells whether the NIC keeps the order of 128 bytes, which that protocol counts on.
     """
 
     name: str
-    known: str
+    known: Known
     ll128: bool
     hop_s: Quantity
     payload_s: Quantity

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-import derive_fabrics as derive  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tools import derive_fabrics as derive  # noqa: E402
 
 RANGES = {"1 KiB-1 MiB": (2**10, 2**20), "8-256 KiB": (2**13, 2**18), "1 MiB-1 GiB": (2**20, 2**30)}
 WEIGHT = float(__import__("os").environ.get("W", 2))
+LOSS = __import__("os").environ.get("LOSS","soft_l1")
 SD = float(__import__("os").environ.get("SD", 0.2))
 MARKS = {"class": (), "one point": (2**13,), "three points": (2**13, 2**20, 2**28)}
 
@@ -25,10 +26,12 @@ def carried(series, known, gap):
     """Return the smooth remainder that measured points leave, at every size: sd 0.25, 3 octaves."""
     if not len(known):
         return np.zeros(len(series.sizes))
-    octaves = np.log2(series.sizes)
-    kernel = lambda a, b: SD**2 * np.exp(-np.abs(a[:, None] - b[None, :]) / 3)
-    at = octaves[known]
-    return kernel(octaves, at) @ np.linalg.solve(kernel(at, at) + 0.03**2 * np.eye(len(at)), gap)
+    octaves, paths = np.log2(series.sizes), series.paths()
+    whole = SD**2 * np.exp(-np.abs(octaves[:, None] - octaves[None, :]) / 3)
+    whole *= np.where(paths[:, None] == paths[None, :], 1.0, 0.3)
+    kernel = lambda a, b: whole[np.ix_(a, b)]
+    at = np.array(known)
+    return kernel(np.arange(len(octaves)), at) @ np.linalg.solve(kernel(at, at) + 0.03**2 * np.eye(len(at)), gap)
 
 
 def known_at(series, sizes):
@@ -67,7 +70,7 @@ def study(variants, fits, within, op="all-reduce", verbose=False):
                     continue
                 if known:
                     small = derive.Variant(variant.family, variant.group, variant.kind, [part(series, known)])
-                    theta = derive.fit(small, centre, spread, weight=WEIGHT)[0]
+                    theta = derive.fit(small, centre, spread, weight=WEIGHT, loss=LOSS)[0]
                 predicted = np.log(series.predicted(theta[None])[0])
                 gap = np.log(series.seconds) - predicted
                 predicted = predicted + carried(series, known, gap[known])

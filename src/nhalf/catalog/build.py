@@ -11,6 +11,7 @@ from nhalf.fabric import Fabric, Switches, Torus
 from nhalf.link import Link
 from nhalf.stack import Stack
 from nhalf.system import System
+from nhalf.transport import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         FabricEntry,
         LinkEntry,
         SystemEntry,
+        TransportEntry,
     )
     from nhalf.citation import Datum
     from nhalf.collective import Mode
@@ -51,6 +53,12 @@ def _device(entry: DeviceEntry, numbers: Mapping[str, float]) -> Device:
     eight = EIGHT_BITS if numbers["fp8_flop_per_s"] > plain else frozenset()
     four = FOUR_BITS if numbers["fp4_flop_per_s"] > plain else frozenset()
     return Device(name=entry.name, architecture=entry.architecture, computes_in=eight | four, **numbers)
+
+
+def transport(name: str, entry: TransportEntry, *, where: str) -> tuple[Transport, Origins]:
+    """Return a transport; its origins are named like its fields (`hop_s`)."""
+    origins = dict(data(entry, where=where))
+    return Transport(name=name, known=entry.known, ll128=entry.ll128, **_numbers(origins, "")), origins
 
 
 def system(name: str, entry: SystemEntry, *, where: str) -> tuple[System, Origins]:

@@ -16,6 +16,8 @@ from nhalf.catalog.schema import (
     NamedDevice,
     NamedLink,
     SystemEntry,
+    TransportEntry,
+    TransportsFile,
     TunerEntry,
 )
 
@@ -72,6 +74,13 @@ def tuners() -> dict[str, TunerEntry]:
 def architectures(tuner: str) -> list[str]:
     """Return the architectures that a tuner knows."""
     return list(tuners()[tuner].limits)
+
+
+@remembered
+def transports() -> dict[str, TransportEntry]:
+    """Return what is said of each network stack between nodes."""
+    where = place("fabrics.toml")
+    return convert_each(convert(files.tables("fabrics.toml"), TransportsFile, where=where).transports, TransportEntry, where=where)
 
 
 @remembered

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from nhalf.stack import Stack
     from nhalf.system import System
     from nhalf.transformer import Transformer
+    from nhalf.transport import Transport
 
 __all__ = [
     "KINDS",
@@ -58,6 +59,7 @@ __all__ = [
     "stack",
     "system",
     "transformer",
+    "transport",
 ]
 
 
@@ -126,6 +128,15 @@ def link(name: str, *, where: str = "link") -> tuple[Link, Origins]:
     return build.link(stated.links()[key], where=f"{place('links.toml')} [{key}]")
 
 
+def transport(name: str, *, where: str = "fabric") -> tuple[Transport, Origins]:
+    """Return the network stack between nodes of a name, and the origins of its numbers (`hop_s`).
+
+    Raises InputError when there is no such class or machine.
+    """
+    key = find("fabric", name, where=where)
+    return build.transport(key, stated.transports()[key], where=f"{place('fabrics.toml')} [{key}]")
+
+
 def rung(key: str) -> tuple[Link, Origins]:
     """Return a rung of the hierarchy of memories and links, and the origins of its two numbers."""
     where = f"{place('hierarchy.toml')} [{key}]"
@@ -189,7 +200,13 @@ def rule_sources() -> dict[str, Source]:
 
 @remembered
 def _system(key: str) -> tuple[System, Origins]:
-    return build.system(key, stated.system(key), where=place(f"systems/{key}.toml"))
+    entry, where = stated.system(key), place(f"systems/{key}.toml")
+    built, origins = build.system(key, entry, where=where)
+    if not entry.transport:
+        return built, origins
+    stack, of_stack = transport(entry.transport, where=f"{where}, transport")
+    origins |= {f"system.transport.{path}": datum for path, datum in of_stack.items()}
+    return replace(built, transport=stack), origins
 
 
 @remembered
