@@ -204,12 +204,16 @@ class EngineEntry(Table, frozen=True, kw_only=True):
 
 
 class LibraryEntry(Table, frozen=True, kw_only=True):
-    """A communication library: what it can run where, and whose tuner plans for it across nodes."""
+    """A communication library: what it can run where, and whose tuner plans for it across nodes.
+
+    Where it is `planned`, that tuner's constants are the price of a path, too.
+    """
 
     title: str
     in_node: tuple[Algorithm, ...]
     across_nodes: tuple[Algorithm, ...]
     tuner: str
+    planned: bool = False
 
 
 class FactorsEntry(Table, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""A collective that leaves its node: the path is chosen by the library's plan, and priced by what the fabric was measured at.
+"""A collective that leaves its node: the library's plan chooses the path, and what the fabric was measured at prices it.
 
 NCCL's tuner chooses well and prices badly: what its constants expect between nodes holds for one InfiniBand alone. So
 its plan decides which path runs, and the price is the measured floor inside a node, hops whose number grows with the
@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nhalf.breakdown import Input, Quantity, Term, chosen, leaf, total
-from nhalf.collective import Op
+from nhalf.collective import Mode, Op
+from nhalf.fabric import Topology
 from nhalf.laws import tuner
 
 if TYPE_CHECKING:
     from nhalf.fabric import Span
     from nhalf.library import Library, TunerPath
+    from nhalf.system import System
     from nhalf.transport import Transport
 
 _SENDS: Final = (Op.ALL_TO_ALL, Op.SEND_RECV)
@@ -35,6 +37,10 @@ _INJECTED: Final = 192.0
 """The largest message [bytes] to a peer that a NIC takes with the command itself (CXI, inject)."""
 _NVLS_S: Final = 10e-6
 """What a tree through NVSwitch takes beyond the floor of a ring in a node [s]: the house's note."""
+_FLOOR_S: Final = 4.8e-6
+"""What a ring costs beyond its steps [s]: the fit of nccl-tests on one to eight H100, link h100-sxm.intra_node."""
+_TUNED: Final = ("nccl", "rccl")
+"""Libraries whose own tuners plan across nodes."""
 _HOP: Final = {
     "LL": f"h + d * n / (n + {_BUFFER})",
     "LL128": "h + d + more",
@@ -48,7 +54,7 @@ _GATHER: Final = "floor + base + (m - 1) * (hop + (k - 1) * step)"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
-    """Where a collective runs: the stretch of the fabric, its transport, and the floor [s] of the same in one node.
+    """Where a collective runs across nodes: the stretch of the fabric, its transport, and the floor [s] of the same in one node.
 
     `has` is the help there is, as for `tuner.plan`.
     """
@@ -57,6 +63,38 @@ class Place:
     transport: Transport
     floor_s: Quantity
     has: frozenset[str] = frozenset()
+
+
+def place(op: Op, span: Span, system: System, library: Library) -> Place | None:
+    """Return where a collective that leaves its node runs; None where no price is known for it.
+
+    That is inside a node or a rack on one set of switches, without a transport, and for libraries that plan by no tuner
+    of NCCL's kind, or by it alone.
+    """
+    transport = system.transport
+    tuned = library.planner.partition("-")[0] in _TUNED and not library.planned
+    switched = system.fabric.inter_rack is not None and span.racks == 1
+    if span.nodes == 1 or switched or transport is None or op not in PRICED or not tuned:
+        return None
+    return Place(span=span, transport=transport, floor_s=_floor(op, span, system), has=_help(span, system, library))
+
+
+def _floor(op: Op, span: Span, system: System) -> Quantity:
+    """Return the least time [s] that NCCL takes inside a node of the group: measured there, or its steps."""
+    ranks = span.ranks_per_node
+    for curve in system.curves:
+        key = curve.key
+        if (key.library, key.mode, key.op) == ("nccl", Mode.HOST, op) and ranks > 1 and curve.covers(ranks):
+            return curve.floor_s(ranks)
+    turns = 2 if op == Op.ALL_REDUCE else 0 if op in _SENDS else 1
+    return _FLOOR_S + turns * (ranks - 1) * span.intra.latency_s
+
+
+def _help(span: Span, system: System, library: Library) -> frozenset[str]:
+    """Return which help the tuner counts on: switches in a node that add up, where a group has whole nodes of them."""
+    fabric = system.fabric
+    whole = span.ranks_per_node == fabric.devices_per_node > 2  # noqa: PLR2004  two devices on a cable have no switch
+    return frozenset({"nvls"} if whole and fabric.topology == Topology.SWITCH and library.tuner.has_nvls else ())
 
 
 def across_nodes(op: Op, size_bytes: Quantity, place: Place, library: Library) -> Term:
@@ -109,9 +147,8 @@ def _price(op: Op, size_bytes: Quantity, place: Place, path: TunerPath, base_s: 
     inputs["v"] = 1.0 if place.span.nodes == 2 else 2.0  # noqa: PLR2004  one peer, or a parent and children
     inputs["power"] = leaf("power of two", "octave(n)", {"octave": tuner.octave, "n": size_bytes}, unit="1")
     inputs["correction"] = path.correction
-    slow = path.protocol == "LL128"
     inputs |= {"tree": shares.tree_share, "ring": shares.ring_share, "nvls": shares.nvls_share}
-    inputs["kept"] = shares.ll128_share if slow else 1.0
+    inputs["kept"] = shares.ll128_share if path.protocol == "LL128" else 1.0
     fixed, transfer = _formulas(op, path)
     name = f"{path.algorithm}/{path.protocol}" if path.family in ("ring", "tree") else f"{path.family}/{path.protocol}"
     return total(

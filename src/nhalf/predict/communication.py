@@ -10,12 +10,13 @@ import numpy as np
 from nhalf.breakdown import Input, Quantity, Term, largest, leaf, portion, total
 from nhalf.collective import Mode
 from nhalf.laws import selection
+from nhalf.laws.across_nodes import across_nodes, place
 from nhalf.link import Link
 
 if TYPE_CHECKING:
     from nhalf.collective import Op
     from nhalf.curve import MeasuredCurve
-    from nhalf.fabric import Fabric
+    from nhalf.fabric import Fabric, Span
     from nhalf.layout import Group
     from nhalf.scenario import Scenario
 
@@ -63,8 +64,8 @@ def collective(
 ) -> Term:
     """Return the time [s] of one isolated collective of `size_bytes` [bytes] (as nccl-tests counts them) over a group.
 
-    The base is the curve measured at the scenario's key, or, where nothing was measured, what NCCL's tuner plans. It
-    splits into a fixed time (its floor) and transfer (the rest, at least what the law's bytes take). The law of the
+    The base is the curve measured at the scenario's key, or, where nothing was measured, what the fabric's constants
+    say across nodes, or NCCL's tuner plans. It splits into a fixed time (its floor) and transfer (the rest, at least what the law's bytes take). The law of the
     links is the part that a what-if moves; what the base holds beyond it is software, and stays. `known` is a base
     that was measured under another key.
     """
@@ -79,11 +80,8 @@ def collective(
     if known is None and curve is not None:
         known = leaf("measured", "curve(n)", {"curve": curve.at(group.ranks), "n": size}), curve.floor_s(group.ranks)
     if known is None:
-        plan = selection.planned(op, size, group.span(measured_on), library)
-        # A tuner's constants are those of fast links; on a slow one its plan falls below what the link allows.
-        base = largest("plan, or law of the links", plan, reference)
+        base, doubt = _unmeasured(scenario, op, size, group.span(measured_on), reference)
         moved = portion("planned transfer", base, "transfer")
-        doubt = library.tuner_factor
     else:
         base, floor_s = known
         moved = _transfer(base, floor_s, portion("law's transfer", reference, "transfer"))
@@ -93,6 +91,21 @@ def collective(
     if scenario.stack.mode == Mode.EAGER and known is None:
         return total(f"{op}, launched by the host", isolated, _launched(scenario))
     return isolated
+
+
+def _unmeasured(
+    scenario: Scenario, op: Op, size: Quantity, span: Span, reference: Term
+) -> tuple[Term, Quantity]:
+    """Return the time [s] of a collective that nobody measured there, and the factor that holds the doubt about it.
+
+    Across nodes it is what the fabric's constants say, whose doubt is among them. Else it is the tuner's plan, whose
+    constants are those of fast links: on a slow one it falls below what the link allows.
+    """
+    library = scenario.stack.library
+    where = place(op, span, scenario.system, library)
+    if where is not None:
+        return across_nodes(op, size, where, library), 1.0
+    return largest("plan, or law of the links", selection.planned(op, size, span, library), reference), library.tuner_factor
 
 
 EAGER_LAUNCHES = 3.7
