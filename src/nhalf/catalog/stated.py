@@ -80,7 +80,9 @@ def architectures(tuner: str) -> list[str]:
 def transports() -> dict[str, TransportEntry]:
     """Return what is said of each network stack between nodes."""
     where = place("fabrics.toml")
-    return convert_each(convert(files.tables("fabrics.toml"), TransportsFile, where=where).transports, TransportEntry, where=where)
+    return convert_each(
+        convert(files.tables("fabrics.toml"), TransportsFile, where=where).transports, TransportEntry, where=where
+    )
 
 
 @remembered

@@ -9,8 +9,10 @@ import numpy as np
 
 from nhalf.breakdown import columns
 from nhalf.collective import Op
+from nhalf.decide.priced import ends, path_of
 from nhalf.decide.question import TIE
 from nhalf.laws import tuner
+from nhalf.laws.across_nodes import across_nodes
 from nhalf.laws.symmetric import symmetric_all_reduce
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from nhalf.breakdown import Term
     from nhalf.decide.question import Question
+    from nhalf.laws.across_nodes import Place
     from nhalf.library import Library
 
 HANDED_OVER: Final = "nccl"
@@ -28,7 +31,8 @@ HANDED_OVER: Final = "nccl"
 class Plan:
     """What the library's own tuner expects of a size: a plan by its constants, and no measurement.
 
-    `low_s` and `high_s` [s] are the ends of the doubt about it.
+    `low_s` and `high_s` [s] are the ends of the doubt about it. Where it is `priced`, the path is the tuner's choice
+    and the time what the fabric's constants say of it.
     """
 
     path: str
@@ -37,6 +41,7 @@ class Plan:
     fixed_s: float
     low_s: float
     high_s: float
+    priced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,12 +174,34 @@ def planner(library: Library) -> str:
 
 
 def plan(question: Question, size_bytes: float) -> Plan | None:
-    """Return the path that the library's tuner expects to be the fastest, or None where it plans nothing."""
+    """Return the path that the library's tuner expects to be the fastest, or None where it plans nothing.
+
+    Across nodes whose fabric has a price, its time is that price.
+    """
+    if question.place is not None and question.library is not None:
+        return _priced(question, size_bytes, question.place, question.library)
     if question.library is None or question.op not in tuner.PLANNED:
         return None
     paths = tuner.plan(question.op, size_bytes, question.span, question.library, has=question.has)
     path, term = min(paths, key=lambda each: float(np.mean(each[1].value)))
     return _planned(question, term, path=term.name, algorithm=str(path.algorithm))
+
+
+def _priced(question: Question, size_bytes: float, where: Place, library: Library) -> Plan:
+    """Return the tuner's choice across nodes at the price of the fabric."""
+    term = across_nodes(question.op, size_bytes, where, library)
+    time_s = float(np.mean(term.value))
+    low_s, high_s = ends(question.op, size_bytes, question.doubtful or where, library)
+    path = path_of(term)
+    return Plan(
+        path=path.name,
+        algorithm="direct" if path is term else path.name.partition("/")[0].replace("nvls-tree", "nvls"),
+        time_s=time_s,
+        fixed_s=float(np.mean(columns(term)["fixed"])),
+        low_s=min(low_s, time_s),
+        high_s=max(high_s, time_s),
+        priced=True,
+    )
 
 
 def symmetric(question: Question, size_bytes: float) -> Plan | None:

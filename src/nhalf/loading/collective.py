@@ -12,9 +12,11 @@ from nhalf.catalog import store
 from nhalf.catalog.curves import find
 from nhalf.collective import Mode, Op
 from nhalf.decide.fixed_time import launch_pairs
+from nhalf.decide.priced import drawn
 from nhalf.decide.question import Question
 from nhalf.errors import InputError, did_you_mean
 from nhalf.fabric import Span, Topology
+from nhalf.laws.across_nodes import place
 from nhalf.laws.collective.table import LAWS
 from nhalf.loading.links import link as read_link
 
@@ -136,10 +138,14 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
     has = _of_machine(system, span, library) | _has(asked.has)
     rules = [rule for rule in store.rules() if rule.library == name and rule.op == op]
     holding = [rule for rule in rules if rule.holds(ranks, architecture, mode)]
+    where = place(op, span, system, library)
+    drawing = None if where is None else replace(where, transport=drawn(where.transport, origins))
     question = Question(
         op=op,
         span=span,
         has=has,
+        place=where,
+        doubtful=drawing,
         library=library,
         rule=_rule(holding, span, system.fabric, has),
         curve=_curve(system, name, mode, op, ranks),
@@ -161,7 +167,11 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
         subject=f"{ranks} ranks of {system.name}",
         library=name,
         origins={
-            **{path: datum for path, datum in (origins | of_library).items() if path.startswith("system.fabric.")},
+            **{
+                path: datum
+                for path, datum in (origins | of_library).items()
+                if path.startswith(("system.fabric.", "system.transport."))
+            },
             **{f"stack.library.symmetric.{name}": datum for name, datum in of_kernels.items()},
         },
         defaults=tuple((flag, f"{value}: {why}") for flag, value, why in said),

@@ -93,9 +93,7 @@ def collective(
     return isolated
 
 
-def _unmeasured(
-    scenario: Scenario, op: Op, size: Quantity, span: Span, reference: Term
-) -> tuple[Term, Quantity]:
+def _unmeasured(scenario: Scenario, op: Op, size: Quantity, span: Span, reference: Term) -> tuple[Term, Quantity]:
     """Return the time [s] of a collective that nobody measured there, and the factor that holds the doubt about it.
 
     Across nodes it is what the fabric's constants say, whose doubt is among them. Else it is the tuner's plan, whose
@@ -105,7 +103,9 @@ def _unmeasured(
     where = place(op, span, scenario.system, library)
     if where is not None:
         return across_nodes(op, size, where, library), 1.0
-    return largest("plan, or law of the links", selection.planned(op, size, span, library), reference), library.tuner_factor
+    return largest(
+        "plan, or law of the links", selection.planned(op, size, span, library), reference
+    ), library.tuner_factor
 
 
 EAGER_LAUNCHES = 3.7
