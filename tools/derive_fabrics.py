@@ -34,7 +34,7 @@ NAMES = (
     "hop_s", "payload_s", "bulk_s", "ll_bandwidth_bytes_per_s", "ll_tree_factor", "tree_share", "ring_share",
     "nvls_share", "exchange_share", "depth_factor", "peer_s", "inject_s", "ll128_share",
 )  # fmt: skip
-START = np.log([6e-6, 7e-6, 10e-6, 15e9, 1.0, 0.5, 0.75, 0.6, 0.55, 1.3, 5e-6, 1e-6, 0.7])
+START = np.log([6e-6, 7e-6, 10e-6, 15e9, 1.0, 0.9, 0.8, 0.9, 0.55, 1.3, 5e-6, 1e-6, 0.7])
 """Where everything begins: NCCL's constants and round figures."""
 WIDE = np.array([1.0, 0.8, 0.8, 1.2, 0.6, 0.4, 0.4, 0.4, 0.4, 0.25, 0.8, 1.0, 0.4])
 """How far groups may lie from each other, as log-standard deviations."""

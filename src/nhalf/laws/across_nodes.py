@@ -35,6 +35,9 @@ _BULK: Final = "524288"
 """The size [bytes] at which half of what the protocol of large messages adds to a hop is paid."""
 _INJECTED: Final = 192.0
 """The largest message [bytes] to a peer that a NIC takes with the command itself (CXI, inject)."""
+_INSIDE: Final = "0.8"
+"""What a tree's bytes take inside a node, in times over the links of a device: the fit of nodes with 100 GB/s of NICs
+beside nodes with 400, on the same links."""
 _NVLS_S: Final = 10e-6
 """What a tree through NVSwitch takes beyond the floor of a ring in a node [s]: the house's note."""
 _FLOOR_S: Final = 4.8e-6
@@ -165,8 +168,8 @@ def _formulas(op: Op, path: TunerPath) -> tuple[str, str]:
         if slow:
             return _TREE, "n / (correction(power) * rho * minimum(ll, nics / 2))"
         if path.family == "tree":
-            return _TREE, "n / (correction(power) * tree * kept * minimum(links, nics / v))"
-        return _TREE, "n / (nvls * minimum(links, nics / v))"
+            return _TREE, f"n / (correction(power) * kept) * (v / (tree * nics) + {_INSIDE} / links)"
+        return _TREE, f"n * (v / (nvls * nics) + {_INSIDE} / links)"
     fixed = _RING if op == Op.ALL_REDUCE else _GATHER
     if slow:
         return fixed, "turns * n / (2 * minimum(ll, nics / 2))"
