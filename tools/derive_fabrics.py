@@ -23,9 +23,9 @@ from tools.fabric_machines import Machine, curves
 
 from nhalf.breakdown import weighted_parts
 from nhalf.catalog import files, store
-from nhalf.collective import Op
+from nhalf.collective import Mode, Op
 from nhalf.fabric import Span
-from nhalf.laws.across_nodes import Place, across_nodes
+from nhalf.laws.across_nodes import Place, Steps, across_nodes
 from nhalf.link import Link
 from nhalf.transport import Transport
 
@@ -90,11 +90,13 @@ class Series:
             ranks=self.k * self.nodes, nodes=self.nodes, intra=Link(latency, machine.links * 1e9),
             inter=Link(5e-6, machine.nics * share / self.k * 1e9), rails=float(self.k),
         )  # fmt: skip
-        floor = machine.floors[str(self.op).replace("-", "_")] * 1e-6
-        if self.k != machine.k:
-            floor = 4.8e-6 + 2 * (self.k - 1) * latency
+        inside = Steps(self.op, self.k, latency)
+        for curve in store.measured(machine.like) if machine.like else ():
+            key = curve.key
+            if (key.library, key.mode, key.op) == ("nccl", Mode.HOST, self.op) and self.k > 1 and curve.covers(self.k):
+                inside = curve.at(self.k)
         has = frozenset({"nvls"} if machine.nvls and self.k == machine.k else ())
-        return Place(span=span, transport=transport, floor_s=floor, has=has)
+        return Place(span=span, transport=transport, inside=inside, has=has)
 
     def paths(self) -> np.ndarray:
         """Return which path the plan takes at each size, by its place."""
@@ -401,7 +403,7 @@ def entries(variants: dict[tuple[str, str], Variant], fits: list[Fitted], within
         nodes = sorted({each.nodes for each in variant.series})
         count = sum(len(each.sizes) for each in variant.series)
         rests = f"{count} points of {family} on {', '.join(map(str, nodes))} nodes"
-        title = f"{TITLES[variant.kind].partition(',')[0]}: {family}"
+        title = f"fabric {variant.kind}, as measured on {family}"
         own = own_doubt(variant, fitted_one.theta)
         spread = np.minimum(np.sqrt(fitted_one.covariance), whole.spreads[variant.kind])
         ll128 = variant.series[0].machine.ll128

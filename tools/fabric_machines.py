@@ -4,8 +4,7 @@
 
 writes the points from across_nodes.csv.gz: the median of clean rows, a time being the geometric mean of the
 out-of-place and the in-place column (the smaller where they differ by half). The columns `nics` and `links` below are
-what a node has in all [GB/s], a NIC one way, and what a device has to the others of its node; floors [us] are those of
-nccl-tests in one node of the same devices.
+what a node has in all [GB/s], a NIC one way, and what a device has to the others of its node, `step` what a step of a ring takes there [us].
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ OPS = {"all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter":
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of the data: its class, its node, and the floors [us] of one node."""
+    """A machine of the data: its class, its node, and the system of the catalogue whose curves are like those inside it."""
 
     family: str
     group: str
@@ -34,28 +33,19 @@ class Machine:
     nics: float
     links: float
     step: float
-    floors: dict[str, float]
+    like: str
     ll128: bool = True
     nvls: bool = False
     architecture: str = "hopper"
     library: str = "nccl"
 
 
-_A8 = {"all_reduce": 21.5, "all_gather": 14.7, "reduce_scatter": 14.7, "all_to_all": 12.4}
-_A4 = {"all_reduce": 14.0, "all_gather": 10.9, "reduce_scatter": 10.9, "all_to_all": 12.4}
-_H8 = {"all_reduce": 15.6, "all_gather": 10.3, "reduce_scatter": 10.3, "all_to_all": 7.5}
-_H4 = {"all_reduce": 9.4, "all_gather": 7.1, "reduce_scatter": 7.1, "all_to_all": 6.5}
-_H1 = {"all_reduce": 4.8, "all_gather": 4.8, "reduce_scatter": 4.8, "all_to_all": 4.8}
-_P8 = {"all_reduce": 24.8, "all_gather": 14.4, "reduce_scatter": 14.4, "all_to_all": 9.4}
-
-
 def _a(family: str, group: str, kind: str, k: int, nics: float, *, ll128: bool = True) -> Machine:
-    return Machine(family, group, kind, k, nics, 300.0, 0.949, _A8 if k == 8 else _A4, ll128, architecture="ampere")
+    return Machine(family, group, kind, k, nics, 300.0, 0.949, "a100-sxm", ll128, architecture="ampere")
 
 
 def _h(family: str, group: str, kind: str, k: int, nics: float, *, ll128: bool = True) -> Machine:
-    floors = {8: _H8, 4: _H4, 1: _H1}[k]
-    return Machine(family, group, kind, k, nics, 450.0, 0.779, floors, ll128, nvls=k == 8)
+    return Machine(family, group, kind, k, nics, 450.0, 0.779, "h100-sxm", ll128, nvls=k == 8)
 
 
 MACHINES: dict[tuple[str, str], Machine] = {
@@ -84,17 +74,17 @@ MACHINES: dict[tuple[str, str], Machine] = {
     ("h200-dranet-1nic", "dranet-1gpu-1nic"): _h("h200-dranet-1nic", "verbs", "roce", 1, 50),
     ("h200-sxm-mscclpp", "mscclpp794"): _h("h200-sxm-mscclpp", "verbs", "ib", 8, 400),
     ("mi300x-cx7-aac10", "aac10"): Machine(
-        "mi300x-cx7-aac10", "verbs", "roce", 8, 400, 336, 1.0, _A8, ll128=False, architecture="cdna3", library="rccl"),
+        "mi300x-cx7-aac10", "verbs", "roce", 8, 400, 336, 1.0, "", ll128=False, architecture="cdna3", library="rccl"),
     ("mi35x-ainic-vultr", "vultr-alinux3"): Machine(
-        "mi35x-ainic-vultr", "verbs", "roce", 8, 400, 538, 1.0, _A8, ll128=False, architecture="cdna3", library="rccl"),
+        "mi35x-ainic-vultr", "verbs", "roce", 8, 400, 538, 1.0, "", ll128=False, architecture="cdna3", library="rccl"),
     ("gb10-spark-pair", "dualspark22"): Machine(
-        "gb10-spark-pair", "verbs", "roce", 1, 25, 25, 1.0, _H1, ll128=False, architecture="blackwell"),
+        "gb10-spark-pair", "verbs", "roce", 1, 25, 25, 1.0, "", ll128=False, architecture="blackwell"),
     ("gb10-spark-pair", "spark-playbook103"): Machine(
-        "gb10-spark-pair", "verbs", "roce", 1, 25, 25, 1.0, _H1, ll128=False, architecture="blackwell"),
+        "gb10-spark-pair", "verbs", "roce", 1, 25, 25, 1.0, "", ll128=False, architecture="blackwell"),
 }  # fmt: skip
 for _way in ("aroff", "aron-ddpoff", "aron-ddpon"):
     MACHINES["rtx6000d-cx8-spectrumx", f"6kd-phb-{_way}"] = Machine(
-        "rtx6000d-cx8-spectrumx", "verbs", "roce", 8, 400, 64, 1.3, _P8, ll128=False, architecture="blackwell"
+        "rtx6000d-cx8-spectrumx", "verbs", "roce", 8, 400, 64, 1.3, "rtx-pro-6000", ll128=False, architecture="blackwell"
     )
 _ALPS = {"base": "slingshot-default", "bigcq": "slingshot", "crossnic1": "slingshot-cross-nic",
          "nogdrcopy": "slingshot-without-gdrcopy", "ignoreaff": "slingshot-default"}  # fmt: skip

@@ -21,6 +21,8 @@ from nhalf.fabric import Topology
 from nhalf.laws import tuner
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nhalf.fabric import Span
     from nhalf.library import Library, TunerPath
     from nhalf.system import System
@@ -35,6 +37,8 @@ _BULK: Final = "524288"
 """The size [bytes] at which half of what the protocol of large messages adds to a hop is paid."""
 _INJECTED: Final = 192.0
 """The largest message [bytes] to a peer that a NIC takes with the command itself (CXI, inject)."""
+_SMALL: Final = "16384"
+"""Up to this size [bytes] the time inside a node is all latency, and is paid besides that between nodes."""
 _INSIDE: Final = "0.8"
 """What a tree's bytes take inside a node, in times over the links of a device: the fit of nodes with 100 GB/s of NICs
 beside nodes with 400, on the same links."""
@@ -57,15 +61,34 @@ _GATHER: Final = "floor + base + (m - 1) * (hop + (k - 1) * step)"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
-    """Where a collective runs across nodes: the stretch of the fabric, its transport, and the floor [s] of the same in one node.
+    """Where a collective runs across nodes: the stretch of the fabric, and its transport.
 
-    `has` is the help there is, as for `tuner.plan`.
+    `inside` is NCCL's time [s] by size in a node of as many ranks, `has` the help there is, as for `tuner.plan`.
     """
 
     span: Span
     transport: Transport
-    floor_s: Quantity
+    inside: Callable[[Quantity], Quantity]
     has: frozenset[str] = frozenset()
+
+
+class Steps:
+    """A time [s] inside a node where nothing was measured, of whatever size: a fixed time and the steps of a ring."""
+
+    __slots__ = ("_time_s",)
+
+    def __init__(self, op: Op, ranks: int, step_s: Quantity) -> None:
+        """Keep the time of as many steps as the operation takes on a number of ranks."""
+        turns = 2 if op == Op.ALL_REDUCE else 0 if op in _SENDS else 1
+        self._time_s = _FLOOR_S + turns * (ranks - 1) * step_s
+
+    def __call__(self, size_bytes: Quantity) -> Quantity:  # noqa: ARG002  a floor is the same at every size
+        """Return the time [s]."""
+        return self._time_s
+
+    def __str__(self) -> str:
+        """Return what a reader of a formula needs to know."""
+        return f"{_FLOOR_S} + steps inside the node"
 
 
 def place(op: Op, span: Span, system: System, library: Library) -> Place | None:
@@ -79,18 +102,17 @@ def place(op: Op, span: Span, system: System, library: Library) -> Place | None:
     switched = system.fabric.inter_rack is not None and span.racks == 1
     if span.nodes == 1 or switched or transport is None or op not in PRICED or not tuned:
         return None
-    return Place(span=span, transport=transport, floor_s=_floor(op, span, system), has=_help(span, system, library))
+    return Place(span=span, transport=transport, inside=_inside(op, span, system), has=_help(span, system, library))
 
 
-def _floor(op: Op, span: Span, system: System) -> Quantity:
-    """Return the least time [s] that NCCL takes inside a node of the group: measured there, or its steps."""
+def _inside(op: Op, span: Span, system: System) -> Callable[[Quantity], Quantity]:
+    """Return NCCL's time [s] inside a node of the group: measured there, or its steps."""
     ranks = span.ranks_per_node
     for curve in system.curves:
         key = curve.key
         if (key.library, key.mode, key.op) == ("nccl", Mode.HOST, op) and ranks > 1 and curve.covers(ranks):
-            return curve.floor_s(ranks)
-    turns = 2 if op == Op.ALL_REDUCE else 0 if op in _SENDS else 1
-    return _FLOOR_S + turns * (ranks - 1) * span.intra.latency_s
+            return curve.at(ranks)
+    return Steps(op, ranks, span.intra.latency_s)
 
 
 def _help(span: Span, system: System, library: Library) -> frozenset[str]:
@@ -130,7 +152,8 @@ def _inputs(size_bytes: Quantity, place: Place) -> dict[str, Input]:
     """Return the inputs of every path, by the symbols of the formulas."""
     span, transport = place.span, place.transport
     return {
-        "n": size_bytes, "k": float(span.ranks_per_node), "m": float(span.nodes), "floor": place.floor_s,
+        "n": size_bytes, "k": float(span.ranks_per_node), "m": float(span.nodes),
+        "floor": leaf("inside a node", f"inside(minimum(n, {_SMALL}))", {"inside": place.inside, "n": size_bytes}),
         "step": span.intra.latency_s, "links": span.intra.bandwidth_bytes_per_s,
         "nics": span.rails * span.inter.bandwidth_bytes_per_s, "doubt": transport.doubt,
         "h": transport.hop_s, "d": transport.payload_s, "q": transport.bulk_s, "ll": transport.ll_bandwidth_bytes_per_s,
