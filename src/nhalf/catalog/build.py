@@ -86,6 +86,7 @@ def _fabric(entry: FabricEntry, origins: Origins, *, where: str) -> Fabric:
             topology=entry.topology,
             inter_rack=rack,
             nodes_per_rack=int(counts["nodes_per_rack"]) if "nodes_per_rack" in counts else None,
+            devices_per_tray=int(counts["devices_per_tray"]) if "devices_per_tray" in counts else None,
             switches=_switches(switches) if switches else None,
             torus=Torus(**{axis: int(length) for axis, length in torus.items()}) if torus else None,
         )

@@ -60,6 +60,14 @@ def sibling_of(key: str) -> str:
     return other if other and _has_curves(measured_on(other)) else ""
 
 
+def sibling_named(key: str) -> str:
+    """Return the system that a system names as its sibling, or nothing.
+
+    Raises InputError when that is not there.
+    """
+    return _other_system(key, "sibling")
+
+
 def lender(key: str) -> str:
     """Return the system whose curves are taken on a system: itself, the one of the same node, a sibling, or nothing.
 

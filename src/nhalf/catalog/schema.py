@@ -105,6 +105,7 @@ class FabricEntry(Table, frozen=True, kw_only=True):
     nodes_per_rack: Count | None = None
     switches: SwitchesEntry | None = None
     torus: TorusEntry | None = None
+    devices_per_tray: Count | None = None
 
 
 class TransportEntry(Table, frozen=True, kw_only=True):

@@ -214,14 +214,16 @@ def measured(key: str) -> tuple[MeasuredCurve, ...]:
     """Return the curves measured on a system, the user's before nhalf's; none when it has no table.
 
     A system whose node is that of another one has the curves of that one, which keep its name; one that has no curves
-    and names a sibling borrows those of the sibling, and they say so.
+    and names a sibling borrows those of the sibling, and they say so. Where it has some, they come before its sibling's.
     """
     if sibling := resolve.sibling_of(key):
         return tuple(replace(curve, lent_to=key) for curve in measured(sibling))
     of = resolve.measured_on(key)
     path = f"curves/{of}.csv"
     tables = dict.fromkeys(table for table in (files.text(path), files.own_text(path)) if table)
-    return tuple(curve for table in tables for curve in read_curves(table, of))
+    own = tuple(curve for table in tables for curve in read_curves(table, of))
+    lent = measured(other) if own and (other := resolve.sibling_named(key)) else ()
+    return (*own, *(replace(curve, lent_to=key) for curve in lent))
 
 
 @remembered

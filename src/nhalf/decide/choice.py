@@ -13,6 +13,7 @@ from nhalf.decide.priced import ends, path_of
 from nhalf.decide.question import TIE
 from nhalf.laws import tuner
 from nhalf.laws.across_nodes import across_nodes
+from nhalf.laws.domain import MEASURED, nccl_in_domain
 from nhalf.laws.symmetric import symmetric_all_reduce
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from nhalf.decide.question import Question
     from nhalf.laws.across_nodes import Place
     from nhalf.library import Library
+    from nhalf.system import System
 
 HANDED_OVER: Final = "nccl"
 """What a rule says where the library hands over to NCCL, whose tuner decides."""
@@ -176,10 +178,12 @@ def planner(library: Library) -> str:
 def plan(question: Question, size_bytes: float) -> Plan | None:
     """Return the path that the library's tuner expects to be the fastest, or None where it plans nothing.
 
-    Across nodes whose fabric has a price, its time is that price.
+    Across nodes whose fabric has a price, its time is that price; across trays of a rack it is what NCCL takes there.
     """
     if question.place is not None and question.library is not None:
         return _priced(question, size_bytes, question.place, question.library)
+    if question.domain is not None:
+        return _in_domain(question, size_bytes, question.domain)
     if question.library is None or question.op not in tuner.PLANNED:
         return None
     paths = tuner.plan(question.op, size_bytes, question.span, question.library, has=question.has)
@@ -200,6 +204,25 @@ def _priced(question: Question, size_bytes: float, where: Place, library: Librar
         fixed_s=float(np.mean(columns(term)["fixed"])),
         low_s=min(low_s, time_s),
         high_s=max(high_s, time_s),
+        priced=True,
+    )
+
+
+def _in_domain(question: Question, size_bytes: float, system: System) -> Plan | None:
+    """Return what NCCL takes across the trays of a rack: measured on as many ranks, or its line from fewer."""
+    found = nccl_in_domain(question.op, size_bytes, question.ranks, system)
+    if found is None:
+        return None
+    term, floor_s = found
+    time_s = float(np.mean(term.value))
+    low, high = question.doubt if term.name != MEASURED else (1.0, 1.0)
+    return Plan(
+        path=term.name,
+        algorithm="direct" if question.op in (Op.ALL_TO_ALL, Op.SEND_RECV) else "ring",
+        time_s=time_s,
+        fixed_s=min(float(np.mean(floor_s)), time_s),
+        low_s=low * time_s,
+        high_s=high * time_s,
         priced=True,
     )
 

@@ -121,7 +121,7 @@ def _of_curve(question: Question, size_bytes: float) -> Row | None:
 def _of_plan(question: Question, size_bytes: float, chosen: Choice) -> Row | None:
     """Return the row of what is expected across nodes: the library's choice at the fabric's price, or its plan."""
     plan = chosen.plan
-    if plan is None or question.library is None or question.span.nodes == 1:
+    if plan is None or question.library is None or (question.span.nodes == 1 and question.domain is None):
         return None
     return Row(
         size_bytes=size_bytes,

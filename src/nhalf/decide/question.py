@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nhalf.laws.across_nodes import Place
     from nhalf.laws.collective.table import Law
     from nhalf.library import Library, Rule, SymmetricKernels
+    from nhalf.system import System
 
 TIE: Final = 1e-9
 """Two laws that differ by less are the same: rings one way and both ways through one port."""
@@ -33,7 +34,7 @@ class Question:
     registered buffers, None where it would not run them. `reduce_s_per_byte` [s/byte] is the time
     to reduce a byte where that is not hidden behind the transfer. `doubt` are the factors between which a plan of its
     tuner may be off. `place` is where it runs across nodes whose fabric has a price, and `doubtful` the same with draws
-    of the fabric's constants.
+    of the fabric's constants. `domain` is the system where the group crosses trays of a rack on which NCCL was measured.
     """
 
     op: Op
@@ -49,6 +50,7 @@ class Question:
     doubt: tuple[float, float] = (1.0, 1.0)
     place: Place | None = None
     doubtful: Place | None = None
+    domain: System | None = None
 
     @property
     def ranks(self) -> int:

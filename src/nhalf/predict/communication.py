@@ -11,6 +11,7 @@ from nhalf.breakdown import Input, Quantity, Term, largest, leaf, portion, total
 from nhalf.collective import Mode
 from nhalf.laws import selection
 from nhalf.laws.across_nodes import across_nodes, place
+from nhalf.laws.domain import MEASURED, nccl_in_domain
 from nhalf.link import Link
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ COLLECTIVES: Final = ("collective_fixed", "collective_transfer")
 """The columns of a step that its collectives make up."""
 LINK_BYTES: Final = "links, transfer"
 """The name of the term that holds what the links take for the bytes of a collective."""
-Known: TypeAlias = tuple[Term, float]
+Known: TypeAlias = tuple[Term, Quantity]
 """A measured time of a collective [s], and its floor [s]."""
 
 
@@ -79,6 +80,10 @@ def collective(
     if measured_on is not now:
         reference = selection.fastest(op, size, group.span(measured_on), library)
     curve = measured_curve(scenario, op, group)
+    beyond = False
+    if known is None and curve is None:
+        known = nccl_in_domain(op, size, group.ranks, scenario.system) if library.at_home else None
+        beyond = known is not None and known[0].name != MEASURED
     if known is None and curve is not None:
         known = leaf("measured", "curve(n)", {"curve": curve.at(group.ranks), "n": size}), curve.floor_s(group.ranks)
     if known is None:
@@ -87,7 +92,7 @@ def collective(
     else:
         base, floor_s = known
         moved = _transfer(base, floor_s, portion("law's transfer", reference, "transfer"))
-        doubt = scenario.system.curve_factor
+        doubt = library.tuner_factor if beyond else scenario.system.curve_factor
     factors: dict[str, Input] = {"doubt": doubt, "software": scenario.stack.software_factor}
     isolated = _anchored(str(op), (base, moved), law, reference, factors)
     if scenario.stack.mode == Mode.EAGER and known is None:
@@ -141,7 +146,7 @@ def _at_rates(known: Fabric, now: Fabric) -> Fabric:
     return replace(known, nics_per_node=now.nics_per_node, **rated)
 
 
-def _transfer(measured: Term, floor_s: float, least: Term) -> Term:
+def _transfer(measured: Term, floor_s: Quantity, least: Term) -> Term:
     """Return the part [s] of a measured time that moves bytes: what exceeds the floor, and at least the law's bytes."""
     inputs: dict[str, Input] = {"measured": measured, "floor": floor_s, "least": least}
     return leaf("measured transfer", "minimum(measured, maximum(measured - floor, least))", inputs)
