@@ -442,6 +442,7 @@ def document(found: list[Entry]) -> str:
         'kind = "fitted"',
         'date = "2026-11"',
         'locator = "tools/derive_fabrics.py: what the class rests on stands beside it"',
+        'note = "low and high: what 95 % of unseen machines of the class lie between; of a machine, its own interval"',
     ]
     for entry in found:
         text += ["", f"[transports.{entry.name}]", f'title = "{entry.title}"', f'known = "{entry.known}"']

@@ -39,6 +39,7 @@ SMALL = {
 WIDER = {
     "small": {"s": (1e-7, 1e-3), "bytes/s": (1e8, 3e12), "FLOP/s": (1e11, 1e16)},
     "device": {"bytes/s": (1e10, 1e13), "FLOP/s": (1e11, 1e17)},
+    "fabric": {"s": (1e-7, 2e-3), "bytes/s": (1e8, 1e12)},
     "link": {"s": (1e-7, 0.1), "bytes/s": (1e8, 2e12)},
     "hierarchy": {"s": (1e-10, 0.1), "bytes/s": (1e9, 1e15)},
     "model": {"1": (1e8, 1e13)},

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nhalf.breakdown import Input, Quantity, Term, chosen, leaf, total
+from nhalf.breakdown import Input, Quantity, Term, chosen, leaf, maximum, total
 from nhalf.collective import Mode, Op
 from nhalf.fabric import Topology
 from nhalf.laws import tuner
@@ -165,7 +165,7 @@ def _price(op: Op, size_bytes: Quantity, place: Place, path: TunerPath, base_s: 
     """Return what one path costs on a fabric [s]."""
     inputs, shares = _inputs(size_bytes, place), place.transport
     own = 0.0 if path.base_s is None else path.base_s
-    inputs["base"] = _NVLS_S if path.family == "nvls-tree" else max(own - base_s, 0.0)
+    inputs["base"] = _NVLS_S if path.family == "nvls-tree" else maximum(own - base_s, 0.0)
     inputs["more"] = 3.5e-6
     inputs["hop"] = leaf("hop", _HOP[path.protocol], inputs)
     inputs["depth"] = leaf("depth", "1 + kap * (log2_floor(m) - 1)", inputs, unit="1")

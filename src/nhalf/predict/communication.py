@@ -75,8 +75,6 @@ def collective(
     now = links(scenario)
     law = selection.fastest(op, size, group.span(now), library)
     reference, measured_on = law, _measured_fabric(scenario)
-    if place(op, group.span(measured_on), scenario.system, library) is not None:
-        measured_on = _at_rates(measured_on, now)
     if measured_on is not now:
         reference = selection.fastest(op, size, group.span(measured_on), library)
     curve = measured_curve(scenario, op, group)
@@ -132,18 +130,6 @@ def _measured_fabric(scenario: Scenario) -> Fabric:
     if system.fabric.devices_per_node == system.measured_fabric.devices_per_node:
         return system.measured_fabric
     return replace(system.measured_fabric, devices_per_node=system.fabric.devices_per_node)
-
-
-def _at_rates(known: Fabric, now: Fabric) -> Fabric:
-    """Return links with the latencies of one fabric and the rates of another: a price takes shares of any NIC's rate."""
-    if known is now:
-        return known
-    rated = {
-        tier: Link(link.latency_s, getattr(now, tier).bandwidth_bytes_per_s)
-        for tier in ("intra_node", "inter_node", "inter_rack")
-        if (link := getattr(known, tier)) is not None
-    }
-    return replace(known, nics_per_node=now.nics_per_node, **rated)
 
 
 def _transfer(measured: Term, floor_s: Quantity, least: Term) -> Term:
