@@ -217,6 +217,13 @@ class LibraryEntry(Table, frozen=True, kw_only=True):
     planned: bool = False
 
 
+class TraysEntry(Table, frozen=True, kw_only=True):
+    """On how many ranks a library's own kernel leaves a tray of an NVLink domain, and from which version on."""
+
+    since: str
+    most_ranks: Count
+
+
 class FactorsEntry(Table, frozen=True, kw_only=True):
     """Factors that a tuner multiplies with, and where they stand; they are cited together, as one table."""
 

@@ -17,6 +17,7 @@ from nhalf.catalog.schema import (
     NamedLink,
     SystemEntry,
     TransportEntry,
+    TraysEntry,
     TransportsFile,
     TunerEntry,
 )
@@ -63,6 +64,12 @@ def library(key: str) -> LibraryEntry:
     """Return what is said of a library."""
     where = f"{place('libraries.toml')} [libraries.{key}]"
     return convert(files.tables("libraries.toml")["libraries"][key], LibraryEntry, where=where)
+
+
+@remembered
+def trays() -> dict[str, TraysEntry]:
+    """Return what is said of each library whose kernels leave a tray."""
+    return convert_each(files.tables("libraries.toml")["trays"], TraysEntry, where=place("libraries.toml, trays"))
 
 
 @remembered

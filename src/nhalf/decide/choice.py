@@ -13,7 +13,7 @@ from nhalf.decide.priced import ends, path_of
 from nhalf.decide.question import TIE
 from nhalf.laws import tuner
 from nhalf.laws.across_nodes import across_nodes
-from nhalf.laws.domain import MEASURED, nccl_in_domain
+from nhalf.laws.domain import MEASURED, Kernels, in_domain
 from nhalf.laws.symmetric import symmetric_all_reduce
 
 if TYPE_CHECKING:
@@ -210,7 +210,9 @@ def _priced(question: Question, size_bytes: float, where: Place, library: Librar
 
 def _in_domain(question: Question, size_bytes: float, system: System) -> Plan | None:
     """Return what NCCL takes across the trays of a rack: measured on as many ranks, or its line from fewer."""
-    found = nccl_in_domain(question.op, size_bytes, question.ranks, system)
+    library = question.library
+    kernels = Kernels(library=library.name, mode=question.mode, tray_ranks=library.tray_ranks) if library else None
+    found = in_domain(question.op, size_bytes, question.ranks, system, kernels) if kernels else None
     if found is None:
         return None
     term, floor_s = found
@@ -218,7 +220,8 @@ def _in_domain(question: Question, size_bytes: float, system: System) -> Plan | 
     low, high = question.doubt if term.name != MEASURED else (1.0, 1.0)
     return Plan(
         path=term.name,
-        algorithm="direct" if question.op in (Op.ALL_TO_ALL, Op.SEND_RECV) else "ring",
+        algorithm="direct" if question.op in (Op.ALL_TO_ALL, Op.SEND_RECV) else
+        "one-shot" if term.name.startswith("multicast") else "ring",
         time_s=time_s,
         fixed_s=min(float(np.mean(floor_s)), time_s),
         low_s=low * time_s,

@@ -11,7 +11,7 @@ from nhalf.breakdown import Input, Quantity, Term, largest, leaf, portion, total
 from nhalf.collective import Mode
 from nhalf.laws import selection
 from nhalf.laws.across_nodes import across_nodes, place
-from nhalf.laws.domain import MEASURED, nccl_in_domain
+from nhalf.laws.domain import MEASURED, Kernels, in_domain
 from nhalf.link import Link
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def collective(
     curve = measured_curve(scenario, op, group)
     beyond = False
     if known is None and curve is None:
-        known = nccl_in_domain(op, size, group.ranks, scenario.system) if library.at_home else None
+        kernels = Kernels(library=library.name, mode=scenario.stack.mode, tray_ranks=library.tray_ranks)
+        known = in_domain(op, size, group.ranks, scenario.system, kernels) if library.at_home else None
         beyond = known is not None and known[0].name != MEASURED
     if known is None and curve is not None:
         known = leaf("measured", "curve(n)", {"curve": curve.at(group.ranks), "n": size}), curve.floor_s(group.ranks)
