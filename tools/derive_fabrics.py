@@ -163,7 +163,14 @@ def whitening(spread: np.ndarray) -> np.ndarray:
     return np.linalg.inv(np.linalg.cholesky(correlation * np.outer(spread, spread)))
 
 
-def fit(variant: Variant, centre: np.ndarray, spread: np.ndarray, start: np.ndarray | None = None, weight: float = 1.0, loss: str = "soft_l1") -> tuple[np.ndarray, np.ndarray]:
+def fit(
+    variant: Variant,
+    centre: np.ndarray,
+    spread: np.ndarray,
+    start: np.ndarray | None = None,
+    weight: float = 1.0,
+    loss: str = "soft_l1",
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the constants of a variant (logarithms) and their variances, the prior included."""
     step, white = 1e-4, whitening(spread)
 
@@ -239,7 +246,9 @@ def _voices(members: list[Fitted], spread2: np.ndarray, centre: np.ndarray) -> l
     return found
 
 
-def _mean(members: list[tuple[np.ndarray, np.ndarray]], prior: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _mean(
+    members: list[tuple[np.ndarray, np.ndarray]], prior: np.ndarray, variance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the posterior mean and variance of a centre, each member with its own variance."""
     weight = 1 / variance + sum((1 / each for _, each in members), np.zeros(len(prior)))
     mean = (prior / variance + sum((value / each for value, each in members), np.zeros(len(prior)))) / weight
@@ -273,7 +282,9 @@ def fitted(variants: dict[tuple[str, str], Variant], rounds: int = 4) -> tuple[l
             alone = np.where(informed < 0.05 / spread**2, theta, alone)
             if min(float(each.sizes[0]) for each in variant.series) > 2**16:
                 informed = np.where([name in SMALL for name in NAMES], 1e-6, informed)
-            now.append(Fitted(variant.family, variant.group, variant.kind, theta, alone, 1 / informed, np.diag(covariance)))
+            now.append(
+                Fitted(variant.family, variant.group, variant.kind, theta, alone, 1 / informed, np.diag(covariance))
+            )
         fits = now
         pooled = pool(fits, within, BETWEEN)
         within = _spread(fits, pooled)
@@ -287,7 +298,12 @@ def _spread(fits: list[Fitted], pooled: Pool) -> np.ndarray:
     members = [each for each in fits if each.kind in kinds and each.family not in DOUBTFUL]
     weight = sum((WITHIN**2 / (WITHIN**2 + each.variance) for each in members), np.zeros(len(WITHIN)))
     square = sum(
-        (WITHIN**2 / (WITHIN**2 + each.variance) * np.minimum((each.theta - pooled.centres[each.kind]) ** 2, (2 * WITHIN) ** 2) for each in members),
+        (
+            WITHIN**2
+            / (WITHIN**2 + each.variance)
+            * np.minimum((each.theta - pooled.centres[each.kind]) ** 2, (2 * WITHIN) ** 2)
+            for each in members
+        ),
         np.zeros(len(WITHIN)),
     )
     return np.sqrt((square + assumed * WITHIN**2) / (weight + assumed))
@@ -395,7 +411,9 @@ def entries(variants: dict[tuple[str, str], Variant], fits: list[Fitted], within
     for kind, title in TITLES.items():
         machines = sorted({each.family for each in fits if each.kind == kind and each.family not in DOUBTFUL})
         rests = f"{len(machines)} machine{'s' * (len(machines) > 1)}: {', '.join(machines)}"
-        found.append(Entry(kind, title, "class", rests, kind != "efa-v1", whole.centres[kind], whole.spreads[kind], doubt))
+        found.append(
+            Entry(kind, title, "class", rests, kind != "efa-v1", whole.centres[kind], whole.spreads[kind], doubt)
+        )
     found += _unmeasured(found, whole, within, doubt)
     for (family, label), name in OWN.items():
         variant = variants[family, label]

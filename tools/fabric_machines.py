@@ -19,7 +19,12 @@ from pathlib import Path
 from statistics import median
 
 POINTS = Path(__file__).parents[1] / "tests/golden/across_nodes.csv"
-OPS = {"all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "all_to_all": "all-to-all"}
+OPS = {
+    "all_reduce": "all-reduce",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "all_to_all": "all-to-all",
+}
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,16 @@ MACHINES: dict[tuple[str, str], Machine] = {
 }  # fmt: skip
 for _way in ("aroff", "aron-ddpoff", "aron-ddpon"):
     MACHINES["rtx6000d-cx8-spectrumx", f"6kd-phb-{_way}"] = Machine(
-        "rtx6000d-cx8-spectrumx", "verbs", "roce", 8, 400, 64, 1.3, "rtx-pro-6000", ll128=False, architecture="blackwell"
+        "rtx6000d-cx8-spectrumx",
+        "verbs",
+        "roce",
+        8,
+        400,
+        64,
+        1.3,
+        "rtx-pro-6000",
+        ll128=False,
+        architecture="blackwell",
     )
 _ALPS = {"base": "slingshot-default", "bigcq": "slingshot", "crossnic1": "slingshot-cross-nic",
          "nogdrcopy": "slingshot-without-gdrcopy", "ignoreaff": "slingshot-default"}  # fmt: skip
@@ -113,7 +127,14 @@ def curves(path: Path = POINTS) -> list[Curve]:
     cells: dict[tuple[str, str, str, str, int, int], list[tuple[float, float]]] = defaultdict(list)
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            key = (row["system"], row["settings"], row["label"], row["op"], int(row["ranks_per_node"]), int(row["nodes"]))
+            key = (
+                row["system"],
+                row["settings"],
+                row["label"],
+                row["op"],
+                int(row["ranks_per_node"]),
+                int(row["nodes"]),
+            )
             cells[key].append((float(row["bytes"]), float(row["time_us"]) * 1e-6))
     found = []
     for (system, settings, label, op, k, nodes), points in cells.items():
@@ -129,7 +150,13 @@ def gathered(folder: Path) -> list[list[object]]:
     with gzip.open(folder / "across_nodes.csv.gz", "rt", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             machine = MACHINES.get((row["system"], row["settings"]))
-            if machine is None or row["op"] not in OPS or not _clean(row) or int(row["nodes"]) == 1 or float(row["bytes"]) < 8:
+            if (
+                machine is None
+                or row["op"] not in OPS
+                or not _clean(row)
+                or int(row["nodes"]) == 1
+                or float(row["bytes"]) < 8
+            ):
                 continue
             label = machine.kind + ("-container" if "container" in row["system"] else "")
             first.setdefault((machine.family, label), (row["system"], row["settings"]))

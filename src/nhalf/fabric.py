@@ -203,6 +203,11 @@ class Fabric:
                 allowed="devices_per_node = x y z",
             )
 
+    @property
+    def devices_per_host(self) -> int:
+        """Return how many devices one host holds: those of a tray where a node is a rack of trays."""
+        return self.devices_per_tray or self.devices_per_node
+
     def span(self, ranks: int) -> Span:
         """Return what a group of `ranks` consecutive ranks spans; full nodes first."""
         nodes = -(-ranks // self.devices_per_node)

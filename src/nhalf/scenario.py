@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nhalf.workload import Workload
 
 Noun = TypeVar("Noun")
-_FIXED = frozenset({"transformer", "measured_fabric", "curves", "layout", "origins", "residual"})
+_FIXED = frozenset({"transformer", "measured_fabric", "curves", "layout", "origins", "residual", "tray_ranks"})
 """Parts whose numbers are not inputs that `--set` moves: counts that a model or a layout fixes, and measurements."""
 
 

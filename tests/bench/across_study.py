@@ -58,7 +58,9 @@ def carried(series: derive.Series, known: list[int], gap: np.ndarray) -> np.ndar
 def places(series: derive.Series, sizes: tuple[int, ...]) -> list[int]:
     """Return which points of a curve lie at some sizes."""
     found = [int(np.argmin(np.abs(np.log2(series.sizes / size)))) for size in sizes]
-    return sorted({place for place, size in zip(found, sizes, strict=True) if abs(np.log2(series.sizes[place] / size)) < 1})
+    return sorted(
+        {place for place, size in zip(found, sizes, strict=True) if abs(np.log2(series.sizes[place] / size)) < 1}
+    )
 
 
 def part(series: derive.Series, known: list[int]) -> derive.Series:
@@ -66,7 +68,9 @@ def part(series: derive.Series, known: list[int]) -> derive.Series:
     return replace(series, sizes=series.sizes[known], seconds=series.seconds[known])
 
 
-def predicted(variant: derive.Variant, pooled: derive.Pool, series: derive.Series, known: list[int], *others: derive.Series) -> np.ndarray:
+def predicted(
+    variant: derive.Variant, pooled: derive.Pool, series: derive.Series, known: list[int], *others: derive.Series
+) -> np.ndarray:
     """Return the log-errors of a curve by its class, some of its points, and other whole curves of the machine."""
     theta, spread = pooled.centres[variant.kind], pooled.spreads[variant.kind]
     small = replace(variant, series=list(others))
@@ -137,7 +141,9 @@ def figures(rows: list[Row], low: int, high: int) -> str:
     total = np.cumsum(weights[order])
     pooled = [values[order][np.searchsorted(total, level * total[-1])] for level in (0.5, 0.9)]
     middle = 100 * np.median(by, axis=0)
-    return f"{middle[0]:4.0f} /{middle[1]:4.0f} ({100 * pooled[0]:3.0f} /{100 * pooled[1]:4.0f} pooled; {len(found):2d})"
+    return (
+        f"{middle[0]:4.0f} /{middle[1]:4.0f} ({100 * pooled[0]:3.0f} /{100 * pooled[1]:4.0f} pooled; {len(found):2d})"
+    )
 
 
 def main() -> None:
@@ -160,7 +166,9 @@ def main() -> None:
     doubt = derive.class_doubt(variants, pools)
     held = derive.coverage(variants, pools, doubt)
     under = {family: f"{100 * share:.0f} %" for family, share in held.items() if share < 0.55}
-    print(f"80 % bands of a class (doubt {doubt:.3f}) hold {100 * np.mean(list(held.values())):.0f} %; under 55 %: {under or 'none'}")
+    print(
+        f"80 % bands of a class (doubt {doubt:.3f}) hold {100 * np.mean(list(held.values())):.0f} %; under 55 %: {under or 'none'}"
+    )
     worse = []
     whole = (2**10, 2**30)
     before, after = errors(planned(rows["class"]), *whole), errors(rows["class"], *whole)
@@ -169,7 +177,9 @@ def main() -> None:
         worse += [f"{family} by {more_off:.0f} points"] if more_off > 10 else []
     print("worse than the plan by more than 10 points:", "; ".join(worse) or "none")
     for family in after:
-        print(f"  {family:24} median {100 * np.median(after[family]):4.0f} %, plan {100 * np.median(before[family]):4.0f} %, band holds {100 * held[family]:4.0f} %")
+        print(
+            f"  {family:24} median {100 * np.median(after[family]):4.0f} %, plan {100 * np.median(before[family]):4.0f} %, band holds {100 * held[family]:4.0f} %"
+        )
 
 
 if __name__ == "__main__":

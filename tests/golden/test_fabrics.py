@@ -21,7 +21,9 @@ def derived() -> tuple[dict[tuple[str, str], derive.Variant], list[derive.Fitted
     return variants, *derive.fitted(variants)
 
 
-def test_the_shipped_constants_are_what_the_tool_derives(derived: tuple[dict[tuple[str, str], derive.Variant], list[derive.Fitted], np.ndarray]) -> None:
+def test_the_shipped_constants_are_what_the_tool_derives(
+    derived: tuple[dict[tuple[str, str], derive.Variant], list[derive.Fitted], np.ndarray],
+) -> None:
     again = tomllib.loads(derive.document(derive.entries(*derived)))["transports"]
     shipped = tomllib.loads(derive.FABRICS.read_text(encoding="utf-8"))["transports"]
     assert set(again) == set(shipped)
@@ -33,7 +35,9 @@ def test_the_shipped_constants_are_what_the_tool_derives(derived: tuple[dict[tup
                 assert mine == pytest.approx(theirs, rel=0.05), f"{name}.{key}"
 
 
-def test_a_family_left_out_is_met_by_its_class(derived: tuple[dict[tuple[str, str], derive.Variant], list[derive.Fitted], np.ndarray]) -> None:
+def test_a_family_left_out_is_met_by_its_class(
+    derived: tuple[dict[tuple[str, str], derive.Variant], list[derive.Fitted], np.ndarray],
+) -> None:
     variants, fits, within = derived
     pools = derive.left_out(fits, within)
     errors: dict[str, dict[str, list[np.ndarray]]] = {name: {} for name in RANGES}

@@ -101,7 +101,10 @@ def test_constants_may_be_draws() -> None:
 def test_a_switch_an_octave_off_moves_only_sizes_near_a_switch() -> None:
     where, library = at("gh200-slingshot-default", 8)
     early = replace(where, transport=replace(where.transport, switch=0.5))
-    moved = across_nodes(Op.ALL_REDUCE, SIZES, early, library).value != across_nodes(Op.ALL_REDUCE, SIZES, where, library).value
+    moved = (
+        across_nodes(Op.ALL_REDUCE, SIZES, early, library).value
+        != across_nodes(Op.ALL_REDUCE, SIZES, where, library).value
+    )
     assert 0 < np.count_nonzero(moved) <= 4
 
 

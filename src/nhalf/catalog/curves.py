@@ -98,7 +98,9 @@ def of_library(curves: Iterable[MeasuredCurve], library: str, mode: Mode) -> tup
     found: list[MeasuredCurve] = []
     for each in modes:
         most = 0
-        while (curve := find([c for c in known if c.ranks[-1] > most], library, mode=each, op=Op.ALL_REDUCE)) is not None:
+        while (
+            curve := find([c for c in known if c.ranks[-1] > most], library, mode=each, op=Op.ALL_REDUCE)
+        ) is not None:
             found.append(curve)
             most = curve.ranks[-1]
     below = [

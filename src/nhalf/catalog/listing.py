@@ -36,7 +36,13 @@ _PLACES: Final = {
     "curve": "curves/{}.csv",
     "source": "sources.toml",
 }
-_TABLES: Final = {"link": "links", "fabric": "transports", "library": "libraries", "engine": "engines", "hierarchy": "rungs"}
+_TABLES: Final = {
+    "link": "links",
+    "fabric": "transports",
+    "library": "libraries",
+    "engine": "engines",
+    "hierarchy": "rungs",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +164,11 @@ def _link(key: str) -> Listed:
 def _fabric(key: str) -> Listed:
     entry = stated.transports()[key]
     known = {"machine": "measured on this machine", "class": "of its class", "wide": "nobody measured its class"}
-    facts = {"constants": known[entry.known], "rest on": entry.rests_on, "protocol LL128": "yes" if entry.ll128 else "no"}
+    facts = {
+        "constants": known[entry.known],
+        "rest on": entry.rests_on,
+        "protocol LL128": "yes" if entry.ll128 else "no",
+    }
     return _listed("fabric", key, entry.title, store.transport(key)[1], facts)
 
 

@@ -238,7 +238,9 @@ def routed(name: str) -> tuple[RoutedCurve, ...]:
 
 @remembered
 def _library(key: str, architecture: str) -> tuple[Library, Origins]:
-    built, origins = libraries.library(key, stated.library(key), _tuner(key, architecture), where=place("libraries.toml"))
+    built, origins = libraries.library(
+        key, stated.library(key), _tuner(key, architecture), where=place("libraries.toml")
+    )
     leaves = stated.trays().get(key)
     return (replace(built, tray_ranks=int(leaves.most_ranks.value)) if leaves else built), origins
 

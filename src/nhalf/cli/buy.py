@@ -94,7 +94,7 @@ def _layouts(request: Request) -> tuple[Loaded, Request, tuple[Default, ...]]:
         return loaded, request, loaded.defaults
     base = loading.scenarios(request).scenarios[0]
     fabric = base.system.fabric
-    for degree in range(fabric.devices_per_node, 0, -1):
+    for degree in range(fabric.devices_per_host, 0, -1):
         try:
             check(Layout(tensor_parallel=degree), base.transformer, fabric)
         except InputError:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from nhalf.library import Library
     from nhalf.system import System
 
+_IN_A_GRAPH: Final = (0.98, 1.08)
+"""What NCCL takes inside a graph over what it takes from the host, between the ends that were measured."""
 HANDED_OVER: Final = "nccl"
 """What a rule says where the library hands over to NCCL, whose tuner decides."""
 
@@ -217,11 +219,14 @@ def _in_domain(question: Question, size_bytes: float, system: System) -> Plan | 
         return None
     term, floor_s = found
     time_s = float(np.mean(term.value))
-    low, high = question.doubt if term.name != MEASURED else (1.0, 1.0)
+    low, high = question.doubt if term.name != MEASURED else _IN_A_GRAPH
     return Plan(
         path=term.name,
-        algorithm="direct" if question.op in (Op.ALL_TO_ALL, Op.SEND_RECV) else
-        "one-shot" if term.name.startswith("multicast") else "ring",
+        algorithm="direct"
+        if question.op in (Op.ALL_TO_ALL, Op.SEND_RECV)
+        else "one-shot"
+        if term.name.startswith("multicast")
+        else "ring",
         time_s=time_s,
         fixed_s=min(float(np.mean(floor_s)), time_s),
         low_s=low * time_s,

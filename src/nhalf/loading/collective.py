@@ -12,7 +12,7 @@ from nhalf.catalog import store
 from nhalf.catalog.curves import find
 from nhalf.collective import Mode, Op
 from nhalf.decide.fixed_time import launch_pairs
-from nhalf.decide.priced import drawn
+from nhalf.decide.priced import PATH, drawn
 from nhalf.decide.question import Question
 from nhalf.errors import InputError, did_you_mean
 from nhalf.fabric import Span, Topology
@@ -141,6 +141,7 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
     holding = [rule for rule in rules if rule.holds(ranks, architecture, mode)]
     where = place(op, span, system, library)
     drawing = None if where is None else replace(where, transport=drawn(where.transport, origins))
+    shown = ("system.fabric.",) if where is None else ("system.fabric.", PATH)
     question = Question(
         op=op,
         span=span,
@@ -169,11 +170,7 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
         subject=f"{ranks} ranks of {system.name}",
         library=name,
         origins={
-            **{
-                path: datum
-                for path, datum in (origins | of_library).items()
-                if path.startswith(("system.fabric.", "system.transport."))
-            },
+            **{path: datum for path, datum in (origins | of_library).items() if path.startswith(shown)},
             **{f"stack.library.symmetric.{name}": datum for name, datum in of_kernels.items()},
         },
         defaults=tuple((flag, f"{value}: {why}") for flag, value, why in said),

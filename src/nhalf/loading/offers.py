@@ -202,9 +202,10 @@ def _of_link(word: str, part: str, value: str, base: Scenario, offer: Offer, war
         link, _ = store.link(value, where=offer.where)
         given = ((ends["latency"], link.latency_s), (ends["bandwidth"], link.bandwidth_bytes_per_s))
         stack = "" if tier == "intra_node" else stated.links()[store.find("link", value, where=offer.where)].transport
-        own = _of_fabric(stack, base, offer) if stack and base.system.transport is not None else []
+        now = base.system.transport
+        own = _of_fabric(stack, base, offer) if stack and now is not None and not now.name.startswith(stack) else []
         # The constants of a network stack hold the latency of its links.
-        return [*(Move(path=path, kind="value", amount=float(number)) for path, number in given[bool(own):]), *own]
+        return [*(Move(path=path, kind="value", amount=float(number)) for path, number in given[bool(own) :]), *own]
     return [_move(ends[_end(piece, word, offer)], piece, base, offer, warnings) for piece in pieces]
 
 
@@ -297,7 +298,7 @@ def _price(offer: Offer, base: Scenario) -> float | None:
     shares = {
         "gpu": 1.0,
         "nic": _mean(fabric.nics_per_node) / fabric.devices_per_node,
-        "node": 1.0 / fabric.devices_per_node,
+        "node": 1.0 / fabric.devices_per_host,
         "all": 1.0 / base.layout.devices,
     }
     return money * shares[per]

@@ -44,7 +44,7 @@ def plan(
     if not {"isl", "osl", "context"} & set(choices):
         choices |= {"isl": PROMPT, "osl": OUTPUT}
     base = load(model, on=on, tp=1, **choices)
-    count = gpus if gpus is not None else base.system.fabric.devices_per_node
+    count = gpus if gpus is not None else base.system.fabric.devices_per_host
     if count < 1:
         raise InputError(f"{count} devices are not possible", where="gpus", allowed="1 or more")
     return search(base, count, replace(wish(limits or {}), goal=goal))
