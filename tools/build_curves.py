@@ -2,7 +2,8 @@
 
     python tools/build_curves.py collectives.csv.gz nvl72.csv.gz newer_curves.csv.gz src/nhalf/catalog/data/curves
 
-Of later tables come the systems of `ADDED` alone. An input holds one measured time a row (system, library, version, mode, op, kernel, dtype, ranks, ranks_per_node,
+Of later tables come the systems of `ADDED` alone. An input holds one measured time a row (system, library, version,
+mode, op, kernel, dtype, ranks, ranks_per_node,
 bytes, time_us, source), repeats included. The output is one file a system, one row a curve and number of ranks: the
 median of the repeats at each size, the noise of one measurement, and where it all comes from. The same input gives the
 same bytes.

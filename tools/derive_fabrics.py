@@ -13,6 +13,7 @@ import math
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -21,13 +22,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tools.fabric_machines import Machine, curves
 
-from nhalf.breakdown import weighted_parts
+from nhalf.breakdown import Quantity, weighted_parts
 from nhalf.catalog import files, store
 from nhalf.collective import Mode, Op
 from nhalf.fabric import Span
 from nhalf.laws.across_nodes import Place, Steps, across_nodes
 from nhalf.link import Link
 from nhalf.transport import Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FABRICS = Path(files.__file__).with_name("data") / "fabrics.toml"
 NAMES = (
@@ -90,7 +94,7 @@ class Series:
             ranks=self.k * self.nodes, nodes=self.nodes, intra=Link(latency, machine.links * 1e9),
             inter=Link(5e-6, machine.nics * share / self.k * 1e9), rails=float(self.k),
         )  # fmt: skip
-        inside = Steps(self.op, self.k, latency)
+        inside: Callable[[Quantity], Quantity] = Steps(self.op, self.k, latency)
         for curve in store.measured(machine.like) if machine.like else ():
             key = curve.key
             if (key.library, key.mode, key.op) == ("nccl", Mode.HOST, self.op) and self.k > 1 and curve.covers(self.k):
@@ -101,16 +105,20 @@ class Series:
     def paths(self) -> np.ndarray:
         """Return which path the plan takes at each size, by its place."""
         values = dict(zip(NAMES, np.exp(START), strict=True))
-        term = across_nodes(self.op, self.sizes, self.place(Transport(name="", known="", ll128=self.machine.ll128, **values)),
+        transport = Transport(name="", known="class", ll128=self.machine.ll128, **values)
+        term = across_nodes(self.op, self.sizes, self.place(transport),
                             store.library(self.machine.library, architecture=self.machine.architecture)[0])  # fmt: skip
         if term.rule != "chosen":
             return np.zeros(len(self.sizes))
-        return np.argmax([np.broadcast_to(weight, self.sizes.shape) for _, weight in weighted_parts(term)], axis=0)
+        taken: np.ndarray = np.argmax(
+            [np.broadcast_to(weight, self.sizes.shape) for _, weight in weighted_parts(term)], axis=0
+        )
+        return taken
 
     def predicted(self, theta: np.ndarray, switch: float | np.ndarray = 1.0) -> np.ndarray:
         """Return times [s] of shape (d, sizes) by constants of shape (d, 13): logarithms."""
         values = dict(zip(NAMES, np.exp(theta.T)[:, :, None], strict=True))
-        transport = Transport(name="", known="", ll128=self.machine.ll128, switch=switch, **values)
+        transport = Transport(name="", known="class", ll128=self.machine.ll128, switch=switch, **values)
         library = store.library(self.machine.library, architecture=self.machine.architecture)[0]
         return np.asarray(across_nodes(self.op, self.sizes[None, :], self.place(transport), library).value)
 
@@ -136,7 +144,7 @@ def read() -> dict[tuple[str, str], Variant]:
     return found
 
 
-# --- fitting ------------------------------------------------------------------------------------------------------------
+# --- fitting ----------------------------------------------------------------------------------------------------------
 
 
 def misfit(variant: Variant, theta: np.ndarray) -> np.ndarray:
@@ -313,7 +321,7 @@ def _spread(fits: list[Fitted], pooled: Pool) -> np.ndarray:
 
 
 def drawn(series: Series, centre: np.ndarray, spread: np.ndarray, normal: np.ndarray) -> np.ndarray:
-    """Return draws of the time [s] of shape (draws, sizes) from independent constants, and a switch within an octave."""
+    """Return draws of the time [s] of shape (draws, sizes) from independent constants and switches within an octave."""
     theta = centre + spread * normal[:, : len(NAMES)]
     switch = np.exp(math.log(2.0) / Z95 * normal[:, len(NAMES)])[:, None]
     return series.predicted(theta, switch)
@@ -324,7 +332,8 @@ def held(series: Series, centre: np.ndarray, spread: np.ndarray, doubt: float) -
     normal = np.random.default_rng(1).standard_normal((DRAWS, len(NAMES) + 2))
     times = drawn(series, centre, spread, normal) * np.exp(doubt * normal[:, -1:])
     low, high = np.quantile(times, (0.1, 0.9), axis=0)
-    return (low <= series.seconds) & (series.seconds <= high)
+    inside: np.ndarray = (low <= series.seconds) & (series.seconds <= high)
+    return inside
 
 
 def coverage(variants: dict[tuple[str, str], Variant], pools: dict[str, Pool], doubt: float) -> dict[str, float]:
@@ -358,7 +367,7 @@ def own_doubt(variant: Variant, theta: np.ndarray) -> float:
     return max(float(np.quantile(errors, LEVEL)) / Z80, NOISE)
 
 
-# --- the file -----------------------------------------------------------------------------------------------------------
+# --- the file ---------------------------------------------------------------------------------------------------------
 
 TITLES = {
     "ib": "InfiniBand by verbs, NCCL's own network stack",
@@ -430,14 +439,16 @@ def entries(variants: dict[tuple[str, str], Variant], fits: list[Fitted], within
 
 
 def _unmeasured(classes: list[Entry], whole: Pool, within: np.ndarray, doubt: float) -> list[Entry]:
-    """Return the classes that nobody measured: EFA's next generations after the one before, and stacks of one vendor."""
+    """Return the classes that nobody measured: EFA's next generations, by the one before, and stacks of one vendor."""
     second = next(each for each in classes if each.name == "efa-v2")
-    newer = second.centre.copy()
+    newer, ll128 = second.centre.copy(), second.ll128
     newer[0] += math.log(18.0 / 20.0)
     wider = np.sqrt(second.spread**2 + 0.3**2)
     rests = "no machine: EFA v2, and 18 us instead of 20 a message in the plugin's own model of P5en"
     found = [
-        Entry(f"efa-{version}", f"AWS EFA {version} ({where}), by libfabric", "class", rests, True, newer, wider, doubt)
+        Entry(
+            f"efa-{version}", f"AWS EFA {version} ({where}), by libfabric", "class", rests, ll128, newer, wider, doubt
+        )
         for version, where in (("v3", "P5en"), ("v4", "P6"))
     ]
     centre = np.mean([whole.groups[group] for group in ("verbs", "libfabric")], axis=0)
@@ -445,15 +456,15 @@ def _unmeasured(classes: list[Entry], whole: Pool, within: np.ndarray, doubt: fl
     rests = "no machine of it: what verbs and libfabric are like, with a wide prior"
     return [
         *found,
-        Entry("proprietary", "a network stack of one vendor, unmeasured", "wide", rests, True, centre, spread, doubt),
+        Entry("proprietary", "a network stack of one vendor, unmeasured", "wide", rests, ll128, centre, spread, doubt),
     ]
 
 
 def document(found: list[Entry]) -> str:
     """Return the file."""
     text = [
-        "# Transports: the constants by which a collective across nodes is priced, by class of network stack, and of the",
-        "# machines that were measured. tools/derive_fabrics.py, from tests/golden/across_nodes.csv. Do not edit.",
+        "# Transports: the constants by which a collective across nodes is priced, by class of network stack, and of",
+        "# the machines that were measured. tools/derive_fabrics.py, from tests/golden/across_nodes.csv. Do not edit.",
         "",
         "[common]",
         'source = "nccl-tests-across-nodes"',

@@ -4,7 +4,8 @@
 
 writes the points from across_nodes.csv.gz: the median of clean rows, a time being the geometric mean of the
 out-of-place and the in-place column (the smaller where they differ by half). The columns `nics` and `links` below are
-what a node has in all [GB/s], a NIC one way, and what a device has to the others of its node, `step` what a step of a ring takes there [us].
+what a node has in all [GB/s], a NIC one way, and what a device has to the others of its node, `step` what a step of a
+ring takes there [us].
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+WHOLE, LEAST = 8, 8
+"""The devices of a node with NVSwitch, and the smallest message [bytes]."""
 POINTS = Path(__file__).parents[1] / "tests/golden/across_nodes.csv"
 OPS = {
     "all_reduce": "all-reduce",
@@ -29,7 +32,7 @@ OPS = {
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of the data: its class, its node, and the system of the catalogue whose curves are like those inside it."""
+    """A machine of the data: its class, its node, and the system of the catalogue whose node is like its own."""
 
     family: str
     group: str
@@ -50,7 +53,7 @@ def _a(family: str, group: str, kind: str, k: int, nics: float, *, ll128: bool =
 
 
 def _h(family: str, group: str, kind: str, k: int, nics: float, *, ll128: bool = True) -> Machine:
-    return Machine(family, group, kind, k, nics, 450.0, 0.779, "h100-sxm", ll128, nvls=k == 8)
+    return Machine(family, group, kind, k, nics, 450.0, 0.779, "h100-sxm", ll128, nvls=k == WHOLE)
 
 
 MACHINES: dict[tuple[str, str], Machine] = {
@@ -155,7 +158,7 @@ def gathered(folder: Path) -> list[list[object]]:
                 or row["op"] not in OPS
                 or not _clean(row)
                 or int(row["nodes"]) == 1
-                or float(row["bytes"]) < 8
+                or float(row["bytes"]) < LEAST
             ):
                 continue
             label = machine.kind + ("-container" if "container" in row["system"] else "")

@@ -166,9 +166,9 @@ class Fabric:
 
     A link is that of one device, one direction: `intra_node` is all that a device can send to the others of a full
     node, `inter_node` is one NIC, of which a node has `nics_per_node`. `inter_rack` is given only where nodes are
-    joined without NICs: then `nodes_per_rack` nodes make one domain, and it is the NIC that leaves it. Where a node is a
-    rack on one set of switches, `devices_per_tray` of it sit in one tray, which only some kernels leave. `switches` is
-    None where one switch reaches every node; `torus` is the shape of a node whose `topology` is a torus.
+    joined without NICs: then `nodes_per_rack` nodes make one domain, and it is the NIC that leaves it. Where a node is
+    a rack on one set of switches, `devices_per_tray` of it sit in one tray, which only some kernels leave. `switches`
+    is None where one switch reaches every node; `torus` is the shape of a node whose `topology` is a torus.
     """
 
     intra_node: Link

@@ -52,7 +52,10 @@ def carried(series: derive.Series, known: list[int], gap: np.ndarray) -> np.ndar
     octaves, paths = np.log2(series.sizes), series.paths()
     covariance = CARRIED**2 * np.exp(-np.abs(octaves[:, None] - octaves[None, :]) / 3)
     covariance *= np.where(paths[:, None] == paths[None, :], 1.0, OTHER_PATH)
-    return covariance[:, known] @ np.linalg.solve(covariance[np.ix_(known, known)] + 0.03**2 * np.eye(len(known)), gap)
+    found: np.ndarray = covariance[:, known] @ np.linalg.solve(
+        covariance[np.ix_(known, known)] + 0.03**2 * np.eye(len(known)), gap
+    )
+    return found
 
 
 def places(series: derive.Series, sizes: tuple[int, ...]) -> list[int]:
@@ -80,10 +83,17 @@ def predicted(
     if known:
         theta = derive.fit(replace(variant, series=[part(series, known)]), theta, spread, weight=WEIGHT)[0]
     gap = np.log(series.seconds) - np.log(series.predicted(theta[None])[0])
-    return gap - carried(series, known, gap[known])
+    rest: np.ndarray = gap - carried(series, known, gap[known])
+    return rest
 
 
-def study(variants: dict, pools: dict, op: str = "all-reduce", *, named: bool = False) -> dict[str, list[Row]]:
+def study(
+    variants: dict[tuple[str, str], derive.Variant],
+    pools: dict[str, derive.Pool],
+    op: str = "all-reduce",
+    *,
+    named: bool = False,
+) -> dict[str, list[Row]]:
     """Return the errors of an operation by what is known of the machine, its family left out of the classes."""
     rows: dict[str, list[Row]] = {name: [] for name in (*MARKS, "own point", "sweep")}
     for (family, label), variant in variants.items():
@@ -167,7 +177,8 @@ def main() -> None:
     held = derive.coverage(variants, pools, doubt)
     under = {family: f"{100 * share:.0f} %" for family, share in held.items() if share < 0.55}
     print(
-        f"80 % bands of a class (doubt {doubt:.3f}) hold {100 * np.mean(list(held.values())):.0f} %; under 55 %: {under or 'none'}"
+        f"80 % bands of a class (doubt {doubt:.3f}) hold {100 * np.mean(list(held.values())):.0f} %; "
+        f"under 55 %: {under or 'none'}"
     )
     worse = []
     whole = (2**10, 2**30)
@@ -178,7 +189,8 @@ def main() -> None:
     print("worse than the plan by more than 10 points:", "; ".join(worse) or "none")
     for family in after:
         print(
-            f"  {family:24} median {100 * np.median(after[family]):4.0f} %, plan {100 * np.median(before[family]):4.0f} %, band holds {100 * held[family]:4.0f} %"
+            f"  {family:24} median {100 * np.median(after[family]):4.0f} %, "
+            f"plan {100 * np.median(before[family]):4.0f} %, band holds {100 * held[family]:4.0f} %"
         )
 
 

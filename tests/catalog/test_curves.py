@@ -417,4 +417,4 @@ def test_a_system_of_the_users_may_name_a_sibling(tmp_path: Path, monkeypatch: p
 
 def test_nobody_lends_what_was_lent() -> None:
     lenders = {curve.key.system for key in store.names("system") for curve in store.measured(key) if curve.lent_to}
-    assert lenders == {"a100-sxm", "gb200-nvl72", "h100-sxm"}
+    assert lenders == {"a100-sxm", "gb200-nvl72", "gb300-nvl72", "h100-sxm"}

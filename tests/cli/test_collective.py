@@ -116,15 +116,16 @@ def one(library: str, system: str, ranks: str = "8") -> Any:  # noqa: ANN401
     return invoke(*job, "--json").document, " ".join(invoke(*job).out.split())
 
 
-def test_across_trays_nothing_was_measured_and_both_published_figures_are_shown() -> None:
-    document, text = one("trtllm", "gb200-nvl72", "16")
+def test_across_trays_the_kernel_decides_and_what_has_none_takes_nccls_time() -> None:
+    document, text = one("trtllm", "gb300-nvl72", "16")
+    (kernel,) = [row for row in document["rows"] if row["algorithm"] == "trtllm"]
+    assert (kernel["kind"], kernel["time_s"]) == ("measured", pytest.approx(5.0e-6, rel=0.1))
+    assert document["nodes"] == 1
+    document, text = one("sglang", "gb300-nvl72", "16")
     plan = document["choices"][0]["plan"]
     assert plan["low_s"] < plan["time_s"] < plan["high_s"]
-    kernel, fallback = document["published"]
-    assert (kernel["value"], fallback["value"]) == pytest.approx((5e-6, 50e-6))
-    assert "Nothing was measured across trays" in text
-    assert "took 5 us at 16 KiB with TensorRT-LLM's multi-node NVLink kernels, and 50 us with the fallback" in text
-    assert kernel["source"] in text
+    assert plan["time_s"] == pytest.approx(50e-6, rel=0.1)
+    assert "by NCCL, measured, across trays of a rack" in text
 
 
 def test_across_nodes_the_doubt_stands_beside_the_plan() -> None:

@@ -1,8 +1,9 @@
-"""The transports that ship are what their tool derives, and families left out of their class are met as well as it says."""
+"""The transports that ship are what their tool derives, and a family left out of its class is met as it says."""
 
 from __future__ import annotations
 
 import tomllib
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -10,19 +11,20 @@ from tools import derive_fabrics as derive
 
 from nhalf.catalog import stated, store
 
+Derived: TypeAlias = tuple[dict[tuple[str, str], derive.Variant], list[derive.Fitted], np.ndarray]
 GOALS = {"1 KiB-1 MiB": (0.20, 0.38), "8-256 KiB": (0.20, 0.40), "1 MiB-1 GiB": (0.26, 0.45)}
 """Median and p90 of a machine of which the class alone is known: medians over families."""
 RANGES = {"1 KiB-1 MiB": (2**10, 2**20), "8-256 KiB": (2**13, 2**18), "1 MiB-1 GiB": (2**20, 2**30)}
 
 
 @pytest.fixture(scope="module")
-def derived() -> tuple[dict[tuple[str, str], derive.Variant], list[derive.Fitted], np.ndarray]:
+def derived() -> Derived:
     variants = derive.read()
     return variants, *derive.fitted(variants)
 
 
 def test_the_shipped_constants_are_what_the_tool_derives(
-    derived: tuple[dict[tuple[str, str], derive.Variant], list[derive.Fitted], np.ndarray],
+    derived: Derived,
 ) -> None:
     again = tomllib.loads(derive.document(derive.entries(*derived)))["transports"]
     shipped = tomllib.loads(derive.FABRICS.read_text(encoding="utf-8"))["transports"]
@@ -36,7 +38,7 @@ def test_the_shipped_constants_are_what_the_tool_derives(
 
 
 def test_a_family_left_out_is_met_by_its_class(
-    derived: tuple[dict[tuple[str, str], derive.Variant], list[derive.Fitted], np.ndarray],
+    derived: Derived,
 ) -> None:
     variants, fits, within = derived
     pools = derive.left_out(fits, within)

@@ -16,9 +16,10 @@ from nhalf.laws.domain import nccl_in_domain
 from nhalf.laws.tuner import plan
 
 if TYPE_CHECKING:
+    from nhalf.breakdown import Array
     from nhalf.library import Library
 
-SIZES = 2.0 ** np.arange(3, 31)
+SIZES: Array = np.exp2(np.arange(3.0, 31.0))
 
 
 def at(system: str, ranks: int, op: Op = Op.ALL_REDUCE, library: str = "nccl") -> tuple[Place, Library]:

@@ -206,7 +206,7 @@ def test_software_and_links_are_all_of_a_collective() -> None:
 
 
 def test_other_nodes_are_planned_for_as_they_are() -> None:
-    # 8 ranks on nodes of 4: the price of two nodes, 9.4 us in one of four and two hops of 4.7 us, not that of one node of 8.
+    # 8 ranks on nodes of 4: the price of two nodes, 9.4 us in one of four and two hops of 4.7 us, not that of one.
     four = scenario(8).having({"system.fabric.devices_per_node": 4})
     assert not is_measured(four)
     assert float(np.mean(all_reduce(four, 8.0).value)) == pytest.approx(19.0e-6, rel=0.05)

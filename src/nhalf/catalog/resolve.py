@@ -136,7 +136,7 @@ def _without_measured(found: Mapping[str, Any], own: Mapping[str, Any]) -> dict[
 
 
 def _transport(fabric: Mapping[str, Any]) -> str:
-    """Return the network stack of the link by which a fabric leaves its node, or its rack; empty where none is known."""
+    """Return the network stack of the link by which a fabric leaves its node or rack; empty where none is known."""
     part = fabric.get("inter_rack", fabric.get("inter_node"))
     name = part.get(LIKE) if isinstance(part, dict) else part
     links: Mapping[str, Any] = files.tables("links.toml")["links"]

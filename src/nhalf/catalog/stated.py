@@ -17,8 +17,8 @@ from nhalf.catalog.schema import (
     NamedLink,
     SystemEntry,
     TransportEntry,
-    TraysEntry,
     TransportsFile,
+    TraysEntry,
     TunerEntry,
 )
 

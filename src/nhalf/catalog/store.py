@@ -214,16 +214,20 @@ def measured(key: str) -> tuple[MeasuredCurve, ...]:
     """Return the curves measured on a system, the user's before nhalf's; none when it has no table.
 
     A system whose node is that of another one has the curves of that one, which keep its name; one that has no curves
-    and names a sibling borrows those of the sibling, and they say so. Where it has some, they come before its sibling's.
+    and names a sibling borrows those of the sibling, and they say so. Its own come first.
     """
-    if sibling := resolve.sibling_of(key):
-        return tuple(replace(curve, lent_to=key) for curve in measured(sibling))
+    own, sibling = _own_curves(key), resolve.sibling_named(key)
+    lent = _own_curves(resolve.sibling_of(key) or sibling) if sibling else ()
+    return (*own, *(replace(curve, lent_to=key) for curve in lent))
+
+
+@remembered
+def _own_curves(key: str) -> tuple[MeasuredCurve, ...]:
+    """Return the curves measured on a system or on one of the same node."""
     of = resolve.measured_on(key)
     path = f"curves/{of}.csv"
     tables = dict.fromkeys(table for table in (files.text(path), files.own_text(path)) if table)
-    own = tuple(curve for table in tables for curve in read_curves(table, of))
-    lent = measured(other) if own and (other := resolve.sibling_named(key)) else ()
-    return (*own, *(replace(curve, lent_to=key) for curve in lent))
+    return tuple(curve for table in tables for curve in read_curves(table, of))
 
 
 @remembered

@@ -34,7 +34,8 @@ class Question:
     registered buffers, None where it would not run them. `reduce_s_per_byte` [s/byte] is the time
     to reduce a byte where that is not hidden behind the transfer. `doubt` are the factors between which a plan of its
     tuner may be off. `place` is where it runs across nodes whose fabric has a price, and `doubtful` the same with draws
-    of the fabric's constants. `domain` is the system where the group crosses trays of a rack on which NCCL was measured.
+    of the fabric's constants. `domain` is the system where the group crosses trays of a rack on which NCCL was
+    measured.
     """
 
     op: Op

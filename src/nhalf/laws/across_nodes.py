@@ -1,4 +1,4 @@
-"""A collective that leaves its node: the library's plan chooses the path, and what the fabric was measured at prices it.
+"""A collective that leaves its node: the library's plan chooses the path, what the fabric was measured at prices it.
 
 NCCL's tuner chooses well and prices badly: what its constants expect between nodes holds for one InfiniBand alone. So
 its plan decides which path runs, and the price is the measured floor inside a node, hops whose number grows with the
@@ -15,10 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from nhalf.breakdown import Input, Quantity, Term, chosen, leaf, maximum, total
 from nhalf.collective import Mode, Op
 from nhalf.fabric import Topology
 from nhalf.laws import tuner
+from nhalf.library import octave
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +174,7 @@ def _price(op: Op, size_bytes: Quantity, place: Place, path: TunerPath, base_s: 
     inputs["depth"] = leaf("depth", "1 + kap * (log2_floor(m) - 1)", inputs, unit="1")
     inputs["turns"] = 2.0 if op == Op.ALL_REDUCE else 1.0
     inputs["v"] = 1.0 if place.span.nodes == 2 else 2.0  # noqa: PLR2004  one peer, or a parent and children
-    inputs["power"] = leaf("power of two", "octave(n)", {"octave": tuner.octave, "n": size_bytes}, unit="1")
+    inputs["power"] = leaf("power of two", "octave(n)", {"octave": octave, "n": size_bytes}, unit="1")
     inputs["correction"] = path.correction
     inputs |= {"tree": shares.tree_share, "ring": shares.ring_share, "nvls": shares.nvls_share}
     inputs["kept"] = shares.ll128_share if path.protocol == "LL128" else 1.0
@@ -202,11 +205,12 @@ def _formulas(op: Op, path: TunerPath) -> tuple[str, str]:
 def _sends(size_bytes: Quantity, place: Place) -> Term:
     """Return the time [s] of sends to all remote peers: each is a message, and its bytes share the NICs."""
     span, transport = place.span, place.transport
-    inputs = _inputs(size_bytes, place) | {
+    inputs: dict[str, Input] = {
+        **_inputs(size_bytes, place),
         "p": transport.peer_s,
         "j": transport.inject_s,
         "A": transport.exchange_share,
-        "small": (size_bytes / span.ranks <= _INJECTED) * 1.0,
+        "small": np.where(np.asarray(size_bytes) / span.ranks <= _INJECTED, 1.0, 0.0),
     }
     return total(
         "sends",

@@ -66,7 +66,8 @@ def collective(
     """Return the time [s] of one isolated collective of `size_bytes` [bytes] (as nccl-tests counts them) over a group.
 
     The base is the curve measured at the scenario's key, or, where nothing was measured, what the fabric's constants
-    say across nodes, or NCCL's tuner plans. It splits into a fixed time (its floor) and transfer (the rest, at least what the law's bytes take). The law of the
+    say across nodes, or NCCL's tuner plans. It splits into a fixed time (its floor) and transfer
+    (the rest, at least what the law's bytes take). The law of the
     links is the part that a what-if moves; what the base holds beyond it is software, and stays. `known` is a base
     that was measured under another key.
     """

@@ -19,7 +19,8 @@ BETWEEN_NODES: Final = "between nodes"
 def hand_overs(scenario: Scenario, through: Term) -> list[Term]:
     """Return the time [s] of the stage boundaries that a token crosses: those inside a node, and those between nodes.
 
-    A message between nodes of a known fabric takes one of its hops. Each hands over the activation of the `through` tokens of one micro-batch, and pays the fixed time of a send inside
+    A message between nodes of a known fabric takes one of its hops. Each hands over the activation of the
+    `through` tokens of one micro-batch, and pays the fixed time of a send inside
     a model.
     """
     layout, fabric = scenario.layout, links(scenario)

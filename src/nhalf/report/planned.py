@@ -35,7 +35,8 @@ def number(question: Question, at: Choice) -> str:
                 f"{at.plan.path}, priced by {constants(question.place.transport)}; {law}"
             )
         if at.plan.priced:
-            return f"{units.format_time(at.plan.time_s)} ({low} to {high}) by {at.plan.path}, across trays of a rack; {law}"
+            taken = f"{units.format_time(at.plan.time_s)} ({low} to {high}) by {at.plan.path}"
+            return f"{taken}, across trays of a rack; {law}"
         return (
             f"{units.format_time(at.plan.time_s)} ({low} to {high}) planned by {planner(question.library)} "
             f"({at.plan.path}, kind assumed: by its own constants, not measured); {law}"
