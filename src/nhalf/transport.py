@@ -22,13 +22,13 @@ class Transport:
 
     `hop_s` [s] is one way of a message of a few bytes from GPU to GPU of two nodes, `payload_s` [s] what it takes more
     once it fills a buffer, `bulk_s` [s] what the protocol of large messages adds. `ll_bandwidth_bytes_per_s` is what a
-    ring of flags and data (LL) carries, and `ll_tree_factor` what a tree carries of that; `ll128_share` is
-    what the protocol of 128 bytes keeps of the shares that follow. Those are the part of a
-    node's NICs that trees, rings, trees through NVSwitch and sends to all peers reach. `depth_factor` is what a level
-    of a tree costs beyond the first, in hops. `peer_s` [s] is a message to a remote peer of an all-to-all, `inject_s`
-    [s] what it takes more where it is so small that the NIC sends it with the command. `doubt` and `switch` are 1:
-    their intervals are what the law misses a measured time by, and by how much a library's switch of algorithm is misplaced.
-    `ll128` tells whether the NIC keeps the order of 128 bytes, which that protocol counts on.
+    ring of flags and data (LL) carries, and `ll_tree_factor` what a tree carries of that. The shares are the part of a
+    node's NICs that trees, rings, trees through NVSwitch and sends to all peers reach; the protocol of 128 bytes keeps
+    `ll128_share` of them. `depth_factor` is what a level of a tree costs beyond the first, in hops. `peer_s` [s] is a
+    message to a remote peer of an all-to-all, `inject_s` [s] what it takes more where it is so small that the NIC sends
+    it with the command. `doubt` and `switch` are 1: their intervals are what the law misses a measured time by, and by
+    how much a library's switch of algorithm is misplaced. `ll128` tells whether the NIC keeps the order of 128 bytes,
+    which that protocol counts on.
     """
 
     name: str
