@@ -415,3 +415,12 @@ def test_eager_mode_says_who_waits_and_why_its_band_is_wide() -> None:
     graph = invoke(*job).out
     assert "the host takes" not in graph
     assert "launches kernels one by one" not in " ".join(graph.split())
+
+
+def test_a_step_across_nodes_explains_which_path_was_chosen_and_what_it_costs() -> None:
+    told = " ".join(
+        invoke("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "16", "--batch", "1", "--explain").out.split()
+    )
+    assert "the one whose plan is the smallest of" in told
+    assert "chain-tree/LL = " in told
+    assert "floor + base + 2 * depth * hop" in told
