@@ -391,7 +391,6 @@ OWN = {
     ("a100-40g-sophia", "ib"): "ib-sophia",
     ("h100-ib-snellius", "ib"): "ib-snellius",
     ("h100-sxm-ib-xe9680", "ib"): "ib-xe9680",
-    ("gb10-spark-pair", "roce"): "roce-spark",
 }
 """Machines that have constants of their own in the catalogue, and the names of those."""
 _UNITS = {"hop": "us", "payload": "us", "bulk": "us", "ll_bandwidth": "GB/s", "peer": "us", "inject": "us"}
