@@ -1,8 +1,9 @@
 """Write the catalogue's tables of measured curves from a table of single measurements.
 
-    python tools/build_curves.py collectives.csv.gz src/nhalf/catalog/data/curves
+    python tools/build_curves.py collectives.csv.gz nvl72.csv.gz newer_curves.csv.gz src/nhalf/catalog/data/curves
 
-The input holds one measured time a row (system, library, version, mode, op, kernel, dtype, ranks, ranks_per_node,
+Of later tables come the systems of `ADDED` alone. An input holds one measured time a row (system, library, version,
+mode, op, kernel, dtype, ranks, ranks_per_node,
 bytes, time_us, source), repeats included. The output is one file a system, one row a curve and number of ranks: the
 median of the repeats at each size, the noise of one measurement, and where it all comes from. The same input gives the
 same bytes.
@@ -22,9 +23,17 @@ from statistics import NormalDist, fmean, median, quantiles
 
 from nhalf.catalog.curves import COLUMNS, version_order
 
-SOURCE = "aiconfigurator-core-0.12.0"
-DATE = "2026-09"
-SYSTEMS = {"gb200": "gb200-nvl72", "rtx_pro_6000_server": "rtx-pro-6000"}
+SOURCE, DATE = "aiconfigurator-core-0.12.0", "2026-09"
+LATER = ("aisimulate-0.13.0", "2026-10")
+"""The source of rows that name the package that followed, and its date."""
+SYSTEMS = {"gb200": "gb200-nvl72", "gb300": "gb300-nvl72", "rtx_pro_6000_server": "rtx-pro-6000"}
+
+ADDED = ("gb200", "gb300")
+"""Systems whose curves come from later tables, too: ranks on several trays, and newer versions."""
+ONE_KERNEL = {"TRTLLM_MNNVL_oneshot": "TRTLLM", "TRTLLM_MNNVL_twoshot": "TRTLLM"}
+"""Kernels of which a library takes one or another by size: together they are its curve."""
+LEFT_OUT = ("torch.distributed.nccl.all_reduce",)
+"""Kernels whose times are mostly their host's."""
 
 # A single size that takes more than this many times as long as both its neighbours is an accident of the run: a switch
 # of algorithm that costs time costs it at more than one size of a grid of doublings, and two messages of half the size
@@ -76,6 +85,11 @@ class Points:
     times: dict[int, list[float]]
     files: set[str]
 
+    @property
+    def origin(self) -> tuple[str, str]:
+        """Return the source and its date."""
+        return LATER if any(file.startswith("aisimulate") for file in self.files) else (SOURCE, DATE)
+
     def medians(self) -> dict[int, float]:
         """Return the median time [us] at each size, sizes rising."""
         return {size: median(self.times[size]) for size in sorted(self.times)}
@@ -87,34 +101,37 @@ Curves = dict[Key, dict[int, Points]]
 def main() -> None:
     """Read the arguments and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("measurements", type=Path, help="the table of single measurements, .csv.gz")
+    parser.add_argument("measurements", type=Path, nargs="+", help="tables of single measurements, .csv.gz")
     parser.add_argument("folder", type=Path, help="where the tables of curves go")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    for system, curves in read(arguments.measurements).items():
+    for system, curves in read(*arguments.measurements).items():
         text = table(system, curves)
         (arguments.folder / f"{system}.csv").write_text(text, encoding="utf-8", newline="\n")
         sys.stderr.write(f"{system}: {len(text):,} bytes\n")
 
 
-def read(path: Path) -> dict[str, Curves]:
-    """Return the measured times of every system."""
+def read(*paths: Path) -> dict[str, Curves]:
+    """Return the measured times of every system; those of tables after the first, of the systems that are added."""
     systems: dict[str, Curves] = defaultdict(lambda: defaultdict(dict))
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            system = SYSTEMS.get(row["system"], row["system"].replace("_", "-"))
-            key = (
-                row["library"],
-                row["version"],
-                row["mode"],
-                row["op"].replace("_", "-"),
-                row["kernel"],
-                row["dtype"],
-            )
-            points = systems[system][key].setdefault(int(row["ranks"]), Points(int(row["ranks_per_node"]), {}, set()))
-            points.times.setdefault(int(row["bytes"]), []).append(float(row["time_us"]))
-            points.files.add(row["source"].partition(": ")[2])
+    for path in paths:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                if path == paths[0] or (row["system"] in ADDED and row["kernel"] not in LEFT_OUT):
+                    _add(systems, row)
     return dict(sorted(systems.items()))
+
+
+def _add(systems: dict[str, Curves], row: dict[str, str]) -> None:
+    """Add one measurement to the curve that it is of; in an NVLink domain all ranks are of one node."""
+    system = SYSTEMS.get(row["system"], row["system"].replace("_", "-"))
+    kernel = ONE_KERNEL.get(row["kernel"], row["kernel"])
+    key = (row["library"], row["version"], row["mode"], row["op"].replace("_", "-"), kernel, row["dtype"])
+    ranks = int(row["ranks"])
+    per_node = ranks if system in SYSTEMS.values() else int(row["ranks_per_node"])
+    points = systems[system][key].setdefault(ranks, Points(per_node, {}, set()))
+    points.times.setdefault(int(row["bytes"]), []).append(float(row["time_us"]))
+    points.files.add(row["source"].partition(": ")[2])
 
 
 def table(system: str, curves: Curves) -> str:
@@ -180,9 +197,9 @@ def rows_of(system: str, key: Key, by_ranks: dict[int, Points]) -> list[tuple[st
             "log_sd": f"{log_sd:.2g}",
             "repeats": str(max(map(len, points.times.values()))),
             "flag": flag,
-            "source": SOURCE,
+            "source": points.origin[0],
             "locator": locator(points.files),
-            "date": DATE,
+            "date": points.origin[1],
             "note": FLAG_NOTES.get(flag, "") or NOTES.get((system, *key[:2], ranks), ""),
             "sizes_bytes": " ".join(map(str, medians)),
             "times_s": " ".join(map(seconds, medians.values())),

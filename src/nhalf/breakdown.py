@@ -1,7 +1,7 @@
 """The breakdown: a number that knows how it was made.
 
 A prediction is a tree of `Term`s. A leaf holds one formula and its inputs, and the string that is shown is the string
-that is compiled and evaluated; every other term folds its parts by one of six rules. Values are floats or NumPy
+that is compiled and evaluated; every other term folds its parts by one of seven rules. Values are floats or NumPy
 arrays, so that one body serves one answer, a sweep, a band of draws and a finite difference.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = NDArray[np.float64]
 Quantity: TypeAlias = float | Array
-Rule: TypeAlias = Literal["leaf", "total", "product", "largest", "smallest", "excess", "portion"]
+Rule: TypeAlias = Literal["leaf", "total", "product", "largest", "smallest", "chosen", "excess", "portion"]
 
 
 def maximum(left: Quantity, right: Quantity) -> Quantity:
@@ -190,6 +190,21 @@ def smallest(name: str, *parts: Term, column: str = "") -> Term:
     return _fold(name, "smallest", f"smallest of {', '.join(part.name for part in parts)}", parts, column)
 
 
+def chosen(name: str, plans: tuple[Term, ...], parts: tuple[Term, ...]) -> Term:
+    """Return the part whose plan is the smallest, element by element: a choice made by one rule, priced by another."""
+    inputs: dict[str, Input] = {f"plan of {part.name}": plan for plan, part in zip(plans, parts, strict=True)}
+    taken = Term(name, 0.0, "chosen", "the part whose plan is the smallest", inputs, parts, "", parts[0].unit)
+    return replace(taken, value=_chosen_value(taken))
+
+
+def _chosen_value(term: Term) -> Quantity:
+    """Return the value of the part that a `chosen` term takes."""
+    result: Quantity = 0.0
+    for part, weight in weighted_parts(term):
+        result = result + weight * part.value
+    return result
+
+
 def excess(name: str, part: Term, over: Term, *, column: str) -> Term:
     """Return by how much `part` outlasts `over`, and 0 where it does not: work hidden behind other work."""
     return _fold(name, "excess", f"what {part.name} takes beyond {over.name}", (part, over), column)
@@ -267,6 +282,16 @@ def weighted_parts(term: Term) -> Iterator[tuple[Term, Quantity]]:
             chosen = (1.0 - taken) * (part.value == term.value)
             yield part, chosen
             taken = taken + chosen
+    elif term.rule == "chosen":
+        plans = [plan.value for plan in term.inputs.values() if isinstance(plan, Term)]
+        least = plans[0]
+        for plan in plans[1:]:
+            least = minimum(least, plan)
+        taken = 0.0
+        for part, plan in zip(term.parts, plans, strict=True):
+            chosen = (1.0 - taken) * (plan == least)
+            yield part, chosen
+            taken = taken + chosen
     elif term.rule in ("excess", "portion"):
         part = term.parts[0]
         yield part, _ratio(term.value, part.value)
@@ -323,6 +348,8 @@ def audit(term: Term) -> list[str]:
             again = _evaluate(node.formula, node.inputs)
         elif node.rule == "portion":
             again = columns(node.parts[0]).get(node.formula, 0.0)
+        elif node.rule == "chosen":
+            again = _chosen_value(node)
         else:
             again = _fold_value(node.rule, node.parts)
         if not np.array_equal(np.asarray(again), np.asarray(node.value), equal_nan=True):

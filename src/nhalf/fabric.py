@@ -166,8 +166,9 @@ class Fabric:
 
     A link is that of one device, one direction: `intra_node` is all that a device can send to the others of a full
     node, `inter_node` is one NIC, of which a node has `nics_per_node`. `inter_rack` is given only where nodes are
-    joined without NICs: then `nodes_per_rack` nodes make one domain, and it is the NIC that leaves it. `switches` is
-    None where one switch reaches every node; `torus` is the shape of a node whose `topology` is a torus.
+    joined without NICs: then `nodes_per_rack` nodes make one domain, and it is the NIC that leaves it. Where a node is
+    a rack on one set of switches, `devices_per_tray` of it sit in one tray, which only some kernels leave. `switches`
+    is None where one switch reaches every node; `torus` is the shape of a node whose `topology` is a torus.
     """
 
     intra_node: Link
@@ -179,6 +180,7 @@ class Fabric:
     nodes_per_rack: int | None = None
     switches: Switches | None = None
     torus: Torus | None = None
+    devices_per_tray: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a fabric whose parts do not fit.
@@ -200,6 +202,11 @@ class Fabric:
                 where="fabric",
                 allowed="devices_per_node = x y z",
             )
+
+    @property
+    def devices_per_host(self) -> int:
+        """Return how many devices one host holds: those of a tray where a node is a rack of trays."""
+        return self.devices_per_tray or self.devices_per_node
 
     def span(self, ranks: int) -> Span:
         """Return what a group of `ranks` consecutive ranks spans; full nodes first."""

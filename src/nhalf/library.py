@@ -234,7 +234,9 @@ class Library:
     `in_node` and `across_nodes` are the algorithms it can run there: a kernel that reads its peers' memory directly
     does not cross a NIC. `tuner_factor` multiplies a time that is the tuner's plan and no measurement: 1, with the
     doubt about such a path as its interval. `planner` names the tuner (nccl, rccl-gfx942, prior), and `at_home` says
-    that it is the library's own, where another stands in for it on a machine that its own does not know.
+    that it is the library's own, where another stands in for it on a machine that its own does not know. Where it is
+    `planned`, the tuner's constants are also the price of a path across nodes, and not what a fabric was measured at.
+    `tray_ranks` is on how many ranks at most its own kernel leaves a tray of an NVLink domain, 0 where none does.
     """
 
     name: str
@@ -244,3 +246,5 @@ class Library:
     tuner_factor: Quantity = 1.0
     planner: str = ""
     at_home: bool = True
+    planned: bool = False
+    tray_ranks: int = 0

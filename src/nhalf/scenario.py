@@ -27,7 +27,7 @@ Noun = TypeVar("Noun")
 Asked = ParamSpec("Asked")
 Found = TypeVar("Found")
 _KEPT: Final = 4
-_FIXED = frozenset({"transformer", "measured_fabric", "curves", "layout", "origins", "residual"})
+_FIXED = frozenset({"transformer", "measured_fabric", "curves", "layout", "origins", "residual", "tray_ranks"})
 """Parts whose numbers are not inputs that `--set` moves: counts that a model or a layout fixes, and measurements."""
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from nhalf.curve import MeasuredCurve, RoutedCurve
     from nhalf.device import Device
     from nhalf.fabric import Fabric
+    from nhalf.transport import Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -18,7 +19,8 @@ class System:
 
     `curves` were measured on `measured_fabric`; a what-if changes `fabric` and moves them by the difference of the
     law. `curve_factor` multiplies a measured time: 1, with the spread of repeated measurements as its interval.
-    `routed` are the measured ways of tokens to experts and back.
+    `routed` are the measured ways of tokens to experts and back. `transport` is what a collective pays to the network
+    stack between nodes, None where they are joined by no NICs of a known kind.
     """
 
     name: str
@@ -28,3 +30,4 @@ class System:
     curves: tuple[MeasuredCurve, ...] = ()
     curve_factor: Quantity = 1.0
     routed: tuple[RoutedCurve, ...] = ()
+    transport: Transport | None = None

@@ -136,8 +136,9 @@ def test_two_mi300x_see_one_link_and_eight_see_seven() -> None:
 def test_a_rack_of_nvl72_is_one_domain() -> None:
     fabric = store.system("gb200-nvl72")[0].fabric
     tray, rack, beyond = fabric.span(4), fabric.span(72), fabric.span(144)
-    assert (tray.tier, rack.tier, beyond.tier) == ("intra_node", "inter_node", "inter_rack")
-    assert rack.inter.bandwidth_bytes_per_s == 900e9
+    assert (tray.tier, rack.tier, beyond.tier) == ("intra_node", "intra_node", "inter_node")
+    assert rack.intra.bandwidth_bytes_per_s == 900e9
+    assert (fabric.devices_per_tray, fabric.devices_per_host) == (4, 4)
     assert beyond.inter.bandwidth_bytes_per_s == 50e9
     assert (beyond.nodes, beyond.ranks_per_node) == (2, 72)
 

@@ -39,6 +39,7 @@ SMALL = {
 WIDER = {
     "small": {"s": (1e-7, 1e-3), "bytes/s": (1e8, 3e12), "FLOP/s": (1e11, 1e16)},
     "device": {"bytes/s": (1e10, 1e13), "FLOP/s": (1e11, 1e17)},
+    "fabric": {"s": (1e-7, 2e-3), "bytes/s": (1e8, 1e12)},
     "link": {"s": (1e-7, 0.1), "bytes/s": (1e8, 2e12)},
     "hierarchy": {"s": (1e-10, 0.1), "bytes/s": (1e9, 1e15)},
     "model": {"1": (1e8, 1e13)},
@@ -84,7 +85,8 @@ def test_values_are_of_the_size_and_unit_their_names_say(listed: Listed) -> None
     wider = WIDER.get("small" if listed.name in SMALL and listed.kind == "system" else listed.kind, {})
     for path, datum in listed.values.items():
         suffix, low, high = UNITS[datum.unit]
-        low, high = wider.get(datum.unit, (low, high))
+        bounds = WIDER["fabric"] if path.startswith("system.transport.") else wider
+        low, high = bounds.get(datum.unit, (low, high))
         assert re.sub(r"\.(ampere|hopper|blackwell)$", "", path).endswith(suffix), path
         absent = path in ABSENT and datum.value == 0
         assert absent or low <= datum.value <= high, f"{path} = {datum.value} {datum.unit}"

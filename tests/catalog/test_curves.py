@@ -41,6 +41,7 @@ def test_there_is_a_table_for_every_measured_system() -> None:
         "b200-sxm",
         "b300-sxm",
         "gb200-nvl72",
+        "gb300-nvl72",
         "h100-sxm",
         "h200-sxm",
         "l40s",
@@ -69,7 +70,7 @@ def test_every_curve_is_sourced_and_plausible(path: Path) -> None:
         assert re.fullmatch(r"\d{4}-\d{2}", curve.date), where
         assert 0.001 < curve.log_sd < 0.3, where
         assert bool(curve.note) >= bool(curve.flag), where
-        assert max(curve.ranks) <= 8, where
+        assert max(curve.ranks) <= (16 if "nvl72" in path.stem else 8), where
         for sizes, times in zip(curve.sizes_bytes, curve.times_s, strict=True):
             # A size that nobody measured may leave a gap of 4 or, at the ends of a dropped pair, 8; more is a mistake.
             assert len(sizes) >= 15, where
@@ -133,7 +134,7 @@ rtx-pro-6000  vllm    0.24.0     graph  8  24.9  27.5  31.2  25.8   13   128
 def test_curves_agree_with_a_summary_made_from_the_same_source(row: str) -> None:
     system, library, version, mode, count, *numbers = row.split()
     floor, at_16, at_64, alpha, beta, double = map(float, numbers)
-    curve = find(curves_of(system), library, mode=Mode(mode), op=Op.ALL_REDUCE)
+    curve = find(curves_of(system), library, version, mode=Mode(mode), op=Op.ALL_REDUCE)
     assert curve is not None
     ranks = int(count)
     line = curve.line(ranks)
@@ -416,4 +417,4 @@ def test_a_system_of_the_users_may_name_a_sibling(tmp_path: Path, monkeypatch: p
 
 def test_nobody_lends_what_was_lent() -> None:
     lenders = {curve.key.system for key in store.names("system") for curve in store.measured(key) if curve.lent_to}
-    assert lenders == {"gb200-nvl72", "h100-sxm"}
+    assert lenders == {"a100-sxm", "gb200-nvl72", "gb300-nvl72", "h100-sxm"}

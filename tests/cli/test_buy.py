@@ -84,7 +84,7 @@ def test_links_that_the_layout_does_not_use_are_named_first_with_a_layout_that_d
         assert document["unused_links"] is None
         assert document["options"][0]["gain"] > 0
     rack = detailed("whatif", "deepseek-v3", "--on", "gb200-nvl72", "--tp", "8", *job[4:], "--json").document
-    assert "TP8 stays inside a rack" in rack["unused_links"]
+    assert "TP8 stays inside a node" in rack["unused_links"]
 
 
 @pytest.mark.parametrize(("word", "same_as"), [("on", "on"), ("off", "off"), ("Off", "off")])

@@ -86,7 +86,7 @@ def test_a_system_shows_its_shape_and_whether_it_was_measured() -> None:
     assert page.startswith("gb200-nvl72: NVL72: 18 trays of 4 GB200")
     assert "topology: switch" in page
     assert "measured: curves" in page
-    assert "system.fabric.inter_rack.bandwidth_bytes_per_s = 50 GB/s" in page
+    assert "system.fabric.inter_node.bandwidth_bytes_per_s = 50 GB/s" in page
     assert "measured: nothing: a tuner's plan is taken" in invoke("catalog", "system", "mi300x").out
 
 

@@ -38,8 +38,6 @@ def test_a_page_across_nodes_is_stored_too(columns: int) -> None:
                     columns=columns)  # fmt: skip
     assert matches(f"collective_across_{columns}", result.out)
     assert max(len(line) for line in result.out.splitlines()) <= columns
-    assert "Modelled, not measured" in result.out
-    assert "13.2 us to 52.8 us" in result.out
     assert "RDMA instead of TCP" in detailed("collective", "all-reduce", "--ranks", "16", "--on", "h100-sxm").out
 
 
@@ -122,22 +120,28 @@ def one(library: str, system: str, ranks: str = "8") -> Any:  # noqa: ANN401
     return detailed(*job, "--json").document, " ".join(detailed(*job).out.split())
 
 
-def test_across_trays_nothing_was_measured_and_both_published_figures_are_shown() -> None:
-    document, text = one("trtllm", "gb200-nvl72", "16")
+def test_across_trays_the_kernel_decides_and_what_has_none_takes_nccls_time() -> None:
+    document, text = one("trtllm", "gb300-nvl72", "16")
+    (kernel,) = [row for row in document["rows"] if row["algorithm"] == "trtllm"]
+    assert (kernel["kind"], kernel["time_s"]) == ("measured", pytest.approx(5.0e-6, rel=0.1))
+    assert document["nodes"] == 1
+    document, text = one("sglang", "gb300-nvl72", "16")
     plan = document["choices"][0]["plan"]
     assert plan["low_s"] < plan["time_s"] < plan["high_s"]
-    kernel, fallback = document["published"]
-    assert (kernel["value"], fallback["value"]) == pytest.approx((5e-6, 50e-6))
-    assert "Nothing was measured across trays" in text
-    assert "took 5 us at 16 KiB with TensorRT-LLM's multi-node NVLink kernels, and 50 us with the fallback" in text
-    assert kernel["source"] in text
+    assert plan["time_s"] == pytest.approx(50e-6, rel=0.1)
+    assert "by NCCL, measured, across trays of a rack" in text
 
 
 def test_across_nodes_the_doubt_stands_beside_the_plan() -> None:
     document, text = one("nccl", "h100-sxm", "16")
-    assert "26.4 us (13.2 us to 52.8 us) planned by NCCL's tuner" in text
-    assert "Nothing was measured across nodes of this system" in text
+    assert "modelled: NCCL's tuner chooses chain-tree/LL, priced by the constants of fabric ib (of its class)" in text
+    assert "No curve across nodes of this system is known: the constants of fabric ib rest on 8 machines" in text
     assert document["published"] == []
+    plan = document["choices"][0]["plan"]
+    assert plan["low_s"] < 32.5e-6 < plan["high_s"], "nccl-tests on two nodes of 8 H100 over InfiniBand"
+    planned = one("nccl-plan", "h100-sxm", "16")[1]
+    assert "26.4 us (13.2 us to 52.8 us) planned by NCCL's tuner" in planned
+    assert "Nothing was measured across nodes of this system" in planned
 
 
 @pytest.mark.parametrize("library", ["openmpi", "mpich"])

@@ -26,13 +26,13 @@ def offered(line: str) -> list[str]:
     ("line", "expected"),
     [
         ("nhalf pl", ["plain,plan"]),
-        ("nhalf plan --on h100-sxm-", ["plain,h100-sxm-efa"]),
+        ("nhalf plan --on h100-sxm-e", ["plain,h100-sxm-efa"]),
         ("nhalf decode x --on h100-sxm,gb200-n", ["plain,h100-sxm,gb200-nvl72"]),
         ("nhalf decode llama-3.1-4", ["plain,llama-3.1-405b"]),
         ("nhalf decode ./conf", ["file,./conf"]),
         ("nhalf fit --model qwen3-32b-f", ["plain,qwen3-32b-fp8"]),
         ("nhalf plan --goal la", ["plain,latency"]),
-        ("nhalf simulate decode --on b200-s", ["plain,b200-sxm"]),
+        ("nhalf simulate decode --on b300-sxm-", ["plain,b300-sxm-roce"]),
         ("nhalf plan --tpo", ["plain,--tpot"]),
     ],
 )

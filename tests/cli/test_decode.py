@@ -117,7 +117,7 @@ def test_what_a_plan_does_to_the_figures_across_nodes_is_said() -> None:
     alpha = "across nodes alpha may lie above a small all-reduce, as the plan changes algorithms"
     found = detailed(*job, "16", "--json").document
     fixed = [row["collective_fixed_s"] for row in found["rows"]]
-    assert fixed[1] > 1.5 * fixed[0]
+    assert fixed[1] > 1.2 * fixed[0]
     told = " ".join(detailed(*job, "16").out.split())
     assert changes in told
     assert alpha in told
@@ -139,10 +139,13 @@ def test_a_link_between_nodes_that_was_fitted_is_not_called_unmeasured(tmp_path:
     assert "354 GB/s for the 8 ranks of a node" in said
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8,16")
     told = " ".join(detailed(*job, "--links", links).out.split())
+    basis = "the constants of fabric ib rest on 8 machines"
+    assert f"TP16: no curve of a collective across nodes is known; {basis}" in told
+    planned = (*job, "--library", "nccl-plan")
     basis = f"NCCL's own plan is taken over the link fitted there [{LOGS / '2022_all_reduce_mpi.txt'}]"
-    assert f"TP16: no curve of a collective across nodes is known; {basis}, and the band is wide." in told
-    assert "nothing was measured" not in told
-    assert "TP16: nothing was measured across nodes" in " ".join(detailed(*job).out.split())
+    told = " ".join(detailed(*planned, "--links", links).out.split())
+    assert f"no curve of a collective across nodes is known; {basis}, and the band is wide." in told
+    assert "TP16: nothing was measured across nodes" in " ".join(detailed(*planned).out.split())
 
 
 def test_gains_that_differ_by_noise_are_no_opposite_advice() -> None:
@@ -437,3 +440,12 @@ def test_eager_mode_says_who_waits_and_why_its_band_is_wide() -> None:
     graph = detailed(*job).out
     assert "the host takes" not in graph
     assert "launches kernels one by one" not in " ".join(graph.split())
+
+
+def test_a_step_across_nodes_explains_which_path_was_chosen_and_what_it_costs() -> None:
+    told = " ".join(
+        invoke("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "16", "--batch", "1", "--explain").out.split()
+    )
+    assert "the one whose plan is the smallest of" in told
+    assert "chain-tree/LL = " in told
+    assert "floor + base + 2 * depth * hop" in told

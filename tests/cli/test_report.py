@@ -173,7 +173,7 @@ def test_a_sweep_writes_a_page_beside_its_table_or_alone(tmp_path: Path) -> None
     assert sections(report) == ["axes", "bars", "map", "reasons", "sources", "notes", "command"]
     text = report.read_text(encoding="utf-8")
     assert "does not divide 64 attention heads" in text
-    assert "Through the fastest point that fits: tp 16, batch 1, inter_node latency 1us." in text
+    assert "Through the fastest point that fits: tp 8, batch 1" in text
     drawing = tmp_path / "map.svg"
     assert invoke(*axes, "-o", str(drawing)).code == 0
     assert "batch across, tp down" in drawing.read_text(encoding="utf-8")

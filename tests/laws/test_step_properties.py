@@ -141,7 +141,7 @@ def test_a_sweep_may_hold_requests_that_arrive_and_a_batch_that_stays() -> None:
 # The sizes leave out what bytes of collectives, the gathered logits and copied key-value projections add, and
 # what quantising activations takes.
 @pytest.mark.parametrize(
-    ("weights", "tp", "expected_ms"), [("fp8", 8, 7.3), ("fp8", 16, 8.6), ("bf16", 8, 10.9), ("bf16", 16, 10.4)]
+    ("weights", "tp", "expected_ms"), [("fp8", 8, 7.3), ("fp8", 16, 10.3), ("bf16", 8, 10.9), ("bf16", 16, 12.1)]
 )
 def test_the_priors_give_the_order_of_size(weights: str, tp: int, expected_ms: float) -> None:
     asked = scenario(tp, weights=weights).having({"stack.quantised_input_layer_factor": 0.0})
@@ -152,7 +152,7 @@ def test_the_fastest_layouts_are_a_set() -> None:
     degrees = (1, 2, 4, 8, 16)
     fp8, bf16 = ([step_s(scenario(tp, weights=weights)) for tp in degrees] for weights in ("fp8", "bf16"))
     assert [degrees[index] for index in best([*fp8])] == [8]
-    assert [degrees[index] for index in best([*bf16])] == [8, 16]
+    assert [degrees[index] for index in best([*bf16])] == [8]
 
 
 def test_doubling_the_nics_hardly_changes_a_step_across_nodes() -> None:

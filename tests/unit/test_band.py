@@ -47,11 +47,9 @@ def test_the_same_scenario_has_the_same_band_every_time() -> None:
 
 
 def test_a_band_across_nodes_where_nothing_was_measured_is_wider_for_it() -> None:
-    # The same plan with its doubt taken away: what is left is the doubt about the rest of the step.
+    # The same price with its doubt taken away: what is left is the doubt about the rest of the step.
     across = scenario(16)
-    sure = replace(
-        across, origins={path: given for path, given in across.origins.items() if "tuner_factor" not in path}
-    )
+    sure = replace(across, origins={path: given for path, given in across.origins.items() if ".transport." not in path})
     assert width(across) > 1.05 * width(sure)
 
 

@@ -17,6 +17,7 @@ from nhalf.breakdown import (
     Term,
     audit,
     binding_path,
+    chosen,
     columns,
     excess,
     largest,
@@ -313,3 +314,19 @@ def test_a_term_prints_as_one_line() -> None:
     parts = [leaf(name, "a", {"a": 2.0}) for name in ("first", "second")]
     assert repr(total("both", *parts)) == "<Term both = 4 s: total of first, second>"
     assert repr(leaf("many", "a", {"a": np.ones(3)}, unit="bytes")) == "<Term many = array of (3,) bytes>"
+
+
+def test_a_choice_takes_the_part_whose_plan_is_the_smallest_and_its_columns() -> None:
+    plans = (
+        leaf("plan a", "p", {"p": np.array([1.0, 3.0, 2.0])}),
+        leaf("plan b", "p", {"p": np.array([2.0, 1.0, 2.0])}),
+    )
+    parts = (number("a", np.array([10.0, 10.0, 10.0]), "fixed"), number("b", np.array([5.0, 5.0, 5.0]), "transfer"))
+    term = chosen("either", plans, parts)
+    assert np.asarray(term.value).tolist() == [10.0, 5.0, 10.0], "of two plans that are alike the first is taken"
+    assert {name: np.asarray(each).tolist() for name, each in columns(term).items()} == {
+        "fixed": [10.0, 0.0, 10.0],
+        "transfer": [0.0, 5.0, 0.0],
+    }
+    assert audit(term) == []
+    assert audit(replace(term, value=np.array([5.0, 5.0, 5.0]))) == ["either"]

@@ -110,7 +110,9 @@ def test_across_nodes_only_the_tuner_decides() -> None:
     assert (question.rule, found.algorithm, found.decided_by) == (None, "chain-tree", "NCCL's tuner")
     assert found.plan is not None
     assert found.plan.path == "chain-tree/LL"
-    assert found.plan.fixed_s == pytest.approx(25.2e-6)
+    # InfiniBand of its class: 15.6 us inside a node and two hops, where the tuner's own constants expect 25.2 us.
+    assert found.plan.priced
+    assert found.plan.fixed_s == pytest.approx(35.7e-6, rel=0.05)
 
 
 def test_more_than_two_devices_on_pcie_are_left_to_nccl() -> None:

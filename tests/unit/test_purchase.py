@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import nhalf
+from nhalf.catalog import store
 from nhalf.decide.option import ANOTHER_STACK, SAME_STACK, Move, Option
 from nhalf.decide.purchase import purchase
 from nhalf.errors import InputError, NoAnswerError
@@ -164,8 +165,15 @@ def test_settings_are_read_as_moves(text: str, expected: list[tuple[str, str, fl
     assert [move.amount for move in found] == pytest.approx([amount for _, _, amount in expected])
 
 
-def test_a_nic_leaves_the_rack_where_nodes_share_switches() -> None:
-    assert moves("nic=800Gb/s", on="gb200-nvl72")[0].path == "system.fabric.inter_rack.bandwidth_bytes_per_s"
+def test_a_nic_leaves_the_domain_of_a_rack_whose_trays_share_switches() -> None:
+    assert moves("nic=800Gb/s", on="gb200-nvl72")[0].path == "system.fabric.inter_node.bandwidth_bytes_per_s"
+
+
+def test_a_nic_of_another_network_stack_brings_its_constants() -> None:
+    found = {move.path: move.amount for move in moves("nic=efa-v3")}
+    assert found["system.transport.hop_s"] == store.transport("efa-v3")[1]["hop_s"].value
+    assert "system.fabric.inter_node.latency_s" not in found, "the constants of the stack hold it"
+    assert {move.path for move in moves("fabric=tcp")} >= {"system.transport.hop_s", "system.transport.ring_share"}
 
 
 def test_a_link_of_the_catalogue_is_both_numbers() -> None:

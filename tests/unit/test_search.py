@@ -248,7 +248,7 @@ def test_the_rule_is_judged_by_numbers_of_as_many_devices() -> None:
 
 def test_the_rule_turns_where_links_between_nodes_cost_nothing() -> None:
     free = base(weights="fp8").having(
-        {"system.fabric.inter_node.latency_s": 1e-9, "stack.library.tuner_factor": 0.01, "stack.software_factor": 0.01}
+        {"system.fabric.inter_node.latency_s": 1e-9, "system.transport.doubt": 0.01, "stack.software_factor": 0.01}
     )
     one = next(rule for rule in search(free, 16, Wish()).rules if rule.what == "one stream")
     assert one.holds is False

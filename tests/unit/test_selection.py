@@ -136,7 +136,7 @@ def test_a_ring_carries_its_share_of_the_bus_up_to_its_limit(nodes: int, path: s
         (1, "chain-tree/LL", 0.92 * BUS / 3.8),
         (2, "chain-tree/LL", 39e9),
         (1, "chain-tree/LL128", 0.92 * BUS * 7 / 9),
-        (2, "chain-tree/LL128", 0.92 * 400e9 * 120 / 128),
+        (2, "chain-tree/LL128", 0.92 * BUS * 120 / 128),
         (3, "chain-tree/LL128", min(0.92 * 400e9 * 120 / 128, 16 * 29e9)),
         (1, "chain-tree/Simple", 0.92 * BUS),
     ],

@@ -11,6 +11,7 @@ from nhalf.fabric import Fabric, Switches, Torus
 from nhalf.link import Link
 from nhalf.stack import Stack
 from nhalf.system import System
+from nhalf.transport import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         FabricEntry,
         LinkEntry,
         SystemEntry,
+        TransportEntry,
     )
     from nhalf.citation import Datum
     from nhalf.collective import Mode
@@ -53,6 +55,12 @@ def _device(entry: DeviceEntry, numbers: Mapping[str, float]) -> Device:
     return Device(name=entry.name, architecture=entry.architecture, computes_in=eight | four, **numbers)
 
 
+def transport(name: str, entry: TransportEntry, *, where: str) -> tuple[Transport, Origins]:
+    """Return a transport; its origins are named like its fields (`hop_s`)."""
+    origins = dict(data(entry, where=where))
+    return Transport(name=name, known=entry.known, ll128=entry.ll128, **_numbers(origins, "")), origins
+
+
 def system(name: str, entry: SystemEntry, *, where: str) -> tuple[System, Origins]:
     """Return a system without its curves; its origins start with `system.`."""
     origins = {f"system.{path}": datum for path, datum in data(entry, where=where)}
@@ -78,6 +86,7 @@ def _fabric(entry: FabricEntry, origins: Origins, *, where: str) -> Fabric:
             topology=entry.topology,
             inter_rack=rack,
             nodes_per_rack=int(counts["nodes_per_rack"]) if "nodes_per_rack" in counts else None,
+            devices_per_tray=int(counts["devices_per_tray"]) if "devices_per_tray" in counts else None,
             switches=_switches(switches) if switches else None,
             torus=Torus(**{axis: int(length) for axis, length in torus.items()}) if torus else None,
         )

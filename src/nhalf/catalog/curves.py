@@ -31,6 +31,9 @@ _WIDTHS: Final = {
 }  # fmt: skip
 _EVEN_ONLY: Final = ("vllm", "sglang", "trtllm")
 """Libraries whose own all-reduce runs on 2, 4, 6 and 8 ranks (thresholds.toml); on others they hand over to NCCL."""
+_BELOW_LIBRARY: Final = "nccl"
+_BELOW: Final = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
+"""What engines leave to NCCL where their own kernels do not reach."""
 _DEFAULT_DTYPE: Final = "bfloat16"
 
 # Python's packaging order (PEP 440) for the words that versions carry; a release sorts as 0, a number after its words.
@@ -85,11 +88,28 @@ def find(
 
 
 def of_library(curves: Iterable[MeasuredCurve], library: str, mode: Mode) -> tuple[MeasuredCurve, ...]:
-    """Return the all-reduces of a library: in its mode, and as its host would launch them without graphs."""
+    """Return the all-reduces of a library: in its mode, and as its host would launch them without graphs.
+
+    The newest version comes first; older ones follow where they were measured on more ranks. At the end stands what
+    NCCL takes from its host, on which a path across nodes or trays rests.
+    """
     modes = (mode, Mode.EAGER) if mode == Mode.GRAPH else (mode,)
     known = tuple(curves)
-    found = (find(known, library, mode=each, op=Op.ALL_REDUCE) for each in modes)
-    return tuple(curve for curve in found if curve is not None)
+    found: list[MeasuredCurve] = []
+    for each in modes:
+        most = 0
+        while (
+            curve := find([c for c in known if c.ranks[-1] > most], library, mode=each, op=Op.ALL_REDUCE)
+        ) is not None:
+            found.append(curve)
+            most = curve.ranks[-1]
+    below = [
+        curve
+        for op in _BELOW
+        for ranks in dict.fromkeys(c.ranks for c in known)
+        if (curve := find([c for c in known if c.ranks == ranks], _BELOW_LIBRARY, mode=Mode.HOST, op=op)) is not None
+    ]
+    return (*found, *(curve for curve in below if curve not in found))
 
 
 def version_order(version: str) -> tuple[tuple[int, int], ...]:

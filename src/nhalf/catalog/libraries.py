@@ -108,6 +108,7 @@ def library(name: str, entry: LibraryEntry, parts: TunerParts, *, where: str) ->
         tuner_factor=origins["stack.library.tuner_factor"].value,
         planner=parts.name,
         at_home=parts.at_home,
+        planned=entry.planned,
     )
     fixed = tuple(f"{_AT}{path}." for path, made in paths.items() if made.family not in _OWN)
     kept = {

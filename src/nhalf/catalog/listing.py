@@ -28,6 +28,7 @@ _PLACES: Final = {
     "system": "systems/{}.toml",
     "device": "devices/{}.toml",
     "link": "links.toml",
+    "fabric": "fabrics.toml",
     "library": "libraries.toml",
     "engine": "stacks.toml",
     "model": "models/{}.json",
@@ -35,7 +36,13 @@ _PLACES: Final = {
     "curve": "curves/{}.csv",
     "source": "sources.toml",
 }
-_TABLES: Final = {"link": "links", "library": "libraries", "engine": "engines", "hierarchy": "rungs"}
+_TABLES: Final = {
+    "link": "links",
+    "fabric": "transports",
+    "library": "libraries",
+    "engine": "engines",
+    "hierarchy": "rungs",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +127,7 @@ def _system(key: str) -> Listed:
         "device": entry.device.name,
         "architecture": entry.device.architecture,
         "topology": str(entry.fabric.topology),
+        **({"fabric": entry.transport} if entry.transport else {}),
         "measured": measured or "nothing: a tuner's plan is taken",
     }
     return _listed("system", key, entry.title, store.system(key)[1], facts)
@@ -151,6 +159,17 @@ def _library(key: str) -> Listed:
 
 def _link(key: str) -> Listed:
     return _listed("link", key, stated.links()[key].title, store.link(key)[1])
+
+
+def _fabric(key: str) -> Listed:
+    entry = stated.transports()[key]
+    known = {"machine": "measured on this machine", "class": "of its class", "wide": "nobody measured its class"}
+    facts = {
+        "constants": known[entry.known],
+        "rest on": entry.rests_on,
+        "protocol LL128": "yes" if entry.ll128 else "no",
+    }
+    return _listed("fabric", key, entry.title, store.transport(key)[1], facts)
 
 
 def _rung(key: str) -> Listed:
@@ -296,6 +315,7 @@ _LISTERS: dict[str, Callable[[str], Listed]] = {
     "engine": _engine,
     "library": _library,
     "link": _link,
+    "fabric": _fabric,
     "model": _model,
     "hierarchy": _rung,
     "source": _source,

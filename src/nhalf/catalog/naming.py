@@ -12,7 +12,7 @@ from nhalf.catalog.files import place
 from nhalf.catalog.overlay import remembered
 from nhalf.errors import InputError, did_you_mean
 
-KINDS: Final = ("system", "device", "link", "library", "engine", "model")
+KINDS: Final = ("system", "device", "link", "fabric", "library", "engine", "model")
 """What can be found by name."""
 _IGNORED: Final = str.maketrans("", "", " _-")
 _FOLDERS: Final = {"system": ("systems", ".toml"), "device": ("devices", ".toml"), "model": ("models", ".json")}
@@ -20,6 +20,7 @@ _TABLES: Final = {
     "engine": ("stacks.toml", "engines"),
     "library": ("libraries.toml", "libraries"),
     "link": ("links.toml", "links"),
+    "fabric": ("fabrics.toml", "transports"),
 }
 
 

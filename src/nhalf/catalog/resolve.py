@@ -33,6 +33,7 @@ def system(key: str) -> dict[str, Any]:
         tables["device"] = _device(tables["device"], f"{where}, device")
     fabric = tables.get("fabric")
     if isinstance(fabric, dict):
+        tables.setdefault("transport", _transport(fabric))
         tables["fabric"] = {
             name: _link(part, f"{where}, fabric.{name}") if name in TIERS else part for name, part in fabric.items()
         }
@@ -57,6 +58,14 @@ def sibling_of(key: str) -> str:
     """
     other = "" if _has_curves(measured_on(key)) else _other_system(key, "sibling")
     return other if other and _has_curves(measured_on(other)) else ""
+
+
+def sibling_named(key: str) -> str:
+    """Return the system that a system names as its sibling, or nothing.
+
+    Raises InputError when that is not there.
+    """
+    return _other_system(key, "sibling")
 
 
 def lender(key: str) -> str:
@@ -126,6 +135,14 @@ def _without_measured(found: Mapping[str, Any], own: Mapping[str, Any]) -> dict[
     return {name: value for name, value in found.items() if name != _STREAMING or "memory_bandwidth" not in own}
 
 
+def _transport(fabric: Mapping[str, Any]) -> str:
+    """Return the network stack of the link by which a fabric leaves its node or rack; empty where none is known."""
+    part = fabric.get("inter_rack", fabric.get("inter_node"))
+    name = part.get(LIKE) if isinstance(part, dict) else part
+    links: Mapping[str, Any] = files.tables("links.toml")["links"]
+    return str(links.get(name, {}).get("transport", "")) if isinstance(name, str) else ""
+
+
 def rungs() -> dict[str, dict[str, Any]]:
     """Return the tables of the hierarchy, each rung with the numbers of the link that it names.
 
@@ -144,7 +161,8 @@ def _link(part: Any, where: str) -> Any:  # noqa: ANN401  a part of a file, what
         return part
     links: Mapping[str, Any] = files.tables("links.toml")["links"]
     found = dict(links[_known(part[LIKE], list(links), where)])
-    found.pop("title", None)
+    for word in ("title", "transport"):
+        found.pop(word, None)
     return merged(found, {name: value for name, value in part.items() if name != LIKE})
 
 

@@ -16,6 +16,7 @@ from nhalf.citation import Kind  # noqa: TC001
 from nhalf.collective import Algorithm, Mode, Op  # noqa: TC001  msgspec reads the annotations when it runs
 from nhalf.fabric import Topology
 from nhalf.library import Family, Ranks  # noqa: TC001
+from nhalf.transport import Known  # noqa: TC001
 
 __all__ = ["Bandwidth", "Count", "FlopRate", "Rate", "Ratio", "Size", "Time", "Value", "data", "value_fields"]
 
@@ -28,9 +29,10 @@ class LinkEntry(Table, frozen=True, kw_only=True):
 
 
 class NamedLink(LinkEntry, frozen=True, kw_only=True):
-    """A link of the catalogue of links."""
+    """A link of the catalogue of links; `transport` is the network stack that messages over it go through."""
 
     title: str
+    transport: str = ""
 
 
 class LinksFile(Table, frozen=True, kw_only=True):
@@ -103,12 +105,44 @@ class FabricEntry(Table, frozen=True, kw_only=True):
     nodes_per_rack: Count | None = None
     switches: SwitchesEntry | None = None
     torus: TorusEntry | None = None
+    devices_per_tray: Count | None = None
+
+
+class TransportEntry(Table, frozen=True, kw_only=True):
+    """What a collective pays to a network stack; `rests_on` says which measurements the constants are from."""
+
+    title: str
+    known: Known
+    rests_on: str
+    ll128: bool
+    hop: Time
+    payload: Time
+    bulk: Time
+    ll_bandwidth: Rate
+    ll_tree_factor: Ratio
+    ll128_share: Ratio
+    tree_share: Ratio
+    ring_share: Ratio
+    nvls_share: Ratio
+    exchange_share: Ratio
+    depth_factor: Ratio
+    peer: Time
+    inject: Time
+    doubt: Ratio
+    switch: Ratio
+
+
+class TransportsFile(Table, frozen=True, kw_only=True):
+    """The file of transports by name."""
+
+    transports: dict[str, dict[str, Any]]
 
 
 class SystemEntry(Table, frozen=True, kw_only=True):
     """A system: one file each. `curves` names the system whose node is the same, where the curves are that one's.
 
-    `sibling` names one whose node is alike, whose curves stand in where there are no own ones.
+    `sibling` names one whose node is alike, whose curves stand in where there are no own ones. `transport` names the
+    network stack between nodes; without it, it is that of the link between them.
     """
 
     title: str
@@ -117,6 +151,7 @@ class SystemEntry(Table, frozen=True, kw_only=True):
     curve_factor: Ratio
     curves: str = ""
     sibling: str = ""
+    transport: str = ""
 
 
 class Constants(Table, frozen=True, kw_only=True):
@@ -170,12 +205,23 @@ class EngineEntry(Table, frozen=True, kw_only=True):
 
 
 class LibraryEntry(Table, frozen=True, kw_only=True):
-    """A communication library: what it can run where, and whose tuner plans for it across nodes."""
+    """A communication library: what it can run where, and whose tuner plans for it across nodes.
+
+    Where it is `planned`, that tuner's constants are the price of a path, too.
+    """
 
     title: str
     in_node: tuple[Algorithm, ...]
     across_nodes: tuple[Algorithm, ...]
     tuner: str
+    planned: bool = False
+
+
+class TraysEntry(Table, frozen=True, kw_only=True):
+    """On how many ranks a library's own kernel leaves a tray of an NVLink domain, and from which version on."""
+
+    since: str
+    most_ranks: Count
 
 
 class FactorsEntry(Table, frozen=True, kw_only=True):

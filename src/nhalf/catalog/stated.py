@@ -16,6 +16,9 @@ from nhalf.catalog.schema import (
     NamedDevice,
     NamedLink,
     SystemEntry,
+    TransportEntry,
+    TransportsFile,
+    TraysEntry,
     TunerEntry,
 )
 
@@ -64,6 +67,12 @@ def library(key: str) -> LibraryEntry:
 
 
 @remembered
+def trays() -> dict[str, TraysEntry]:
+    """Return what is said of each library whose kernels leave a tray."""
+    return convert_each(files.tables("libraries.toml")["trays"], TraysEntry, where=place("libraries.toml, trays"))
+
+
+@remembered
 def tuners() -> dict[str, TunerEntry]:
     """Return what is said of each tuner."""
     return convert_each(files.tables("libraries.toml")["tuners"], TunerEntry, where=place("libraries.toml"))
@@ -72,6 +81,15 @@ def tuners() -> dict[str, TunerEntry]:
 def architectures(tuner: str) -> list[str]:
     """Return the architectures that a tuner knows."""
     return list(tuners()[tuner].limits)
+
+
+@remembered
+def transports() -> dict[str, TransportEntry]:
+    """Return what is said of each network stack between nodes."""
+    where = place("fabrics.toml")
+    return convert_each(
+        convert(files.tables("fabrics.toml"), TransportsFile, where=where).transports, TransportEntry, where=where
+    )
 
 
 @remembered

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from nhalf.stack import Stack
     from nhalf.system import System
     from nhalf.transformer import Transformer
+    from nhalf.transport import Transport
 
 __all__ = [
     "KINDS",
@@ -58,6 +59,7 @@ __all__ = [
     "stack",
     "system",
     "transformer",
+    "transport",
 ]
 
 
@@ -126,6 +128,15 @@ def link(name: str, *, where: str = "link") -> tuple[Link, Origins]:
     return build.link(stated.links()[key], where=f"{place('links.toml')} [{key}]")
 
 
+def transport(name: str, *, where: str = "fabric") -> tuple[Transport, Origins]:
+    """Return the network stack between nodes of a name, and the origins of its numbers (`hop_s`).
+
+    Raises InputError when there is no such class or machine.
+    """
+    key = find("fabric", name, where=where)
+    return build.transport(key, stated.transports()[key], where=f"{place('fabrics.toml')} [{key}]")
+
+
 def rung(key: str) -> tuple[Link, Origins]:
     """Return a rung of the hierarchy of memories and links, and the origins of its two numbers."""
     where = f"{place('hierarchy.toml')} [{key}]"
@@ -189,7 +200,13 @@ def rule_sources() -> dict[str, Source]:
 
 @remembered
 def _system(key: str) -> tuple[System, Origins]:
-    return build.system(key, stated.system(key), where=place(f"systems/{key}.toml"))
+    entry, where = stated.system(key), place(f"systems/{key}.toml")
+    built, origins = build.system(key, entry, where=where)
+    if not entry.transport:
+        return built, origins
+    stack, of_stack = transport(entry.transport, where=f"{where}, transport")
+    origins |= {f"system.transport.{path}": datum for path, datum in of_stack.items()}
+    return replace(built, transport=stack), origins
 
 
 @remembered
@@ -197,10 +214,16 @@ def measured(key: str) -> tuple[MeasuredCurve, ...]:
     """Return the curves measured on a system, the user's before nhalf's; none when it has no table.
 
     A system whose node is that of another one has the curves of that one, which keep its name; one that has no curves
-    and names a sibling borrows those of the sibling, and they say so.
+    and names a sibling borrows those of the sibling, and they say so. Its own come first.
     """
-    if sibling := resolve.sibling_of(key):
-        return tuple(replace(curve, lent_to=key) for curve in measured(sibling))
+    own, sibling = _own_curves(key), resolve.sibling_named(key)
+    lent = _own_curves(resolve.sibling_of(key) or sibling) if sibling else ()
+    return (*own, *(replace(curve, lent_to=key) for curve in lent))
+
+
+@remembered
+def _own_curves(key: str) -> tuple[MeasuredCurve, ...]:
+    """Return the curves measured on a system or on one of the same node."""
     of = resolve.measured_on(key)
     path = f"curves/{of}.csv"
     tables = dict.fromkeys(table for table in (files.text(path), files.own_text(path)) if table)
@@ -219,7 +242,11 @@ def routed(name: str) -> tuple[RoutedCurve, ...]:
 
 @remembered
 def _library(key: str, architecture: str) -> tuple[Library, Origins]:
-    return libraries.library(key, stated.library(key), _tuner(key, architecture), where=place("libraries.toml"))
+    built, origins = libraries.library(
+        key, stated.library(key), _tuner(key, architecture), where=place("libraries.toml")
+    )
+    leaves = stated.trays().get(key)
+    return (replace(built, tray_ranks=int(leaves.most_ranks.value)) if leaves else built), origins
 
 
 def library_values(name: str, *, architecture: str) -> Origins:

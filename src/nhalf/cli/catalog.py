@@ -17,7 +17,8 @@ from nhalf.report import catalog as report
 def catalog(kind: str | None, name: str | None) -> None:
     """List what is known, or show every value of one thing with its source.
 
-    KIND is one of systems, devices, links, libraries, engines, models, hierarchy, curves, sources (one or many).
+    KIND is one of systems, devices, links, fabrics, libraries, engines, models, hierarchy, curves, sources (one or
+    many).
     NAME is an id or another name of it; of curves, any part of SYSTEM/LIBRARY VERSION/MODE/OP.
 
     NHALF_CATALOG names a file or folder of your own: it adds to what is known, and overrides it.

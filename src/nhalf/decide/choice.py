@@ -9,8 +9,11 @@ import numpy as np
 
 from nhalf.breakdown import columns
 from nhalf.collective import Op
+from nhalf.decide.priced import ends, path_of
 from nhalf.decide.question import TIE
 from nhalf.laws import tuner
+from nhalf.laws.across_nodes import across_nodes
+from nhalf.laws.domain import MEASURED, Kernels, in_domain
 from nhalf.laws.symmetric import symmetric_all_reduce
 
 if TYPE_CHECKING:
@@ -18,8 +21,12 @@ if TYPE_CHECKING:
 
     from nhalf.breakdown import Term
     from nhalf.decide.question import Question
+    from nhalf.laws.across_nodes import Place
     from nhalf.library import Library
+    from nhalf.system import System
 
+_IN_A_GRAPH: Final = (0.98, 1.08)
+"""What NCCL takes inside a graph over what it takes from the host, between the ends that were measured."""
 HANDED_OVER: Final = "nccl"
 """What a rule says where the library hands over to NCCL, whose tuner decides."""
 
@@ -28,7 +35,8 @@ HANDED_OVER: Final = "nccl"
 class Plan:
     """What the library's own tuner expects of a size: a plan by its constants, and no measurement.
 
-    `low_s` and `high_s` [s] are the ends of the doubt about it.
+    `low_s` and `high_s` [s] are the ends of the doubt about it. Where it is `priced`, the path is the tuner's choice
+    and the time what the fabric's constants say of it.
     """
 
     path: str
@@ -37,6 +45,7 @@ class Plan:
     fixed_s: float
     low_s: float
     high_s: float
+    priced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,12 +178,61 @@ def planner(library: Library) -> str:
 
 
 def plan(question: Question, size_bytes: float) -> Plan | None:
-    """Return the path that the library's tuner expects to be the fastest, or None where it plans nothing."""
+    """Return the path that the library's tuner expects to be the fastest, or None where it plans nothing.
+
+    Across nodes whose fabric has a price, its time is that price; across trays of a rack it is what NCCL takes there.
+    """
+    if question.place is not None and question.library is not None:
+        return _priced(question, size_bytes, question.place, question.library)
+    if question.domain is not None:
+        return _in_domain(question, size_bytes, question.domain)
     if question.library is None or question.op not in tuner.PLANNED:
         return None
     paths = tuner.plan(question.op, size_bytes, question.span, question.library, has=question.has)
     path, term = min(paths, key=lambda each: float(np.mean(each[1].value)))
     return _planned(question, term, path=term.name, algorithm=str(path.algorithm))
+
+
+def _priced(question: Question, size_bytes: float, where: Place, library: Library) -> Plan:
+    """Return the tuner's choice across nodes at the price of the fabric."""
+    term = across_nodes(question.op, size_bytes, where, library)
+    time_s = float(np.mean(term.value))
+    low_s, high_s = ends(question.op, size_bytes, question.doubtful or where, library)
+    path = path_of(term)
+    return Plan(
+        path=path.name,
+        algorithm="direct" if path is term else path.name.partition("/")[0].replace("nvls-tree", "nvls"),
+        time_s=time_s,
+        fixed_s=float(np.mean(columns(term)["fixed"])),
+        low_s=min(low_s, time_s),
+        high_s=max(high_s, time_s),
+        priced=True,
+    )
+
+
+def _in_domain(question: Question, size_bytes: float, system: System) -> Plan | None:
+    """Return what NCCL takes across the trays of a rack: measured on as many ranks, or its line from fewer."""
+    library = question.library
+    kernels = Kernels(library=library.name, mode=question.mode, tray_ranks=library.tray_ranks) if library else None
+    found = in_domain(question.op, size_bytes, question.ranks, system, kernels) if kernels else None
+    if found is None:
+        return None
+    term, floor_s = found
+    time_s = float(np.mean(term.value))
+    low, high = question.doubt if term.name != MEASURED else _IN_A_GRAPH
+    return Plan(
+        path=term.name,
+        algorithm="direct"
+        if question.op in (Op.ALL_TO_ALL, Op.SEND_RECV)
+        else "one-shot"
+        if term.name.startswith("multicast")
+        else "ring",
+        time_s=time_s,
+        fixed_s=min(float(np.mean(floor_s)), time_s),
+        low_s=low * time_s,
+        high_s=high * time_s,
+        priced=True,
+    )
 
 
 def symmetric(question: Question, size_bytes: float) -> Plan | None:

@@ -63,8 +63,8 @@ def rows(question: Question, sizes_bytes: list[float]) -> list[Row]:
     found = []
     for size in sizes_bytes:
         found += [_of_law(question, name, size, chosen[size]) for name in question.laws]
-        measured = _of_curve(question, size)
-        found += [measured] if measured else []
+        known = _of_curve(question, size) or _of_plan(question, size, chosen[size])
+        found += [known] if known else []
     return found
 
 
@@ -115,6 +115,29 @@ def _of_curve(question: Question, size_bytes: float) -> Row | None:
         exact="",
         needs="",
         **_bandwidths(question, size_bytes, time_s),
+    )
+
+
+def _of_plan(question: Question, size_bytes: float, chosen: Choice) -> Row | None:
+    """Return the row of what is expected across nodes: the library's choice at the fabric's price, or its plan."""
+    plan = chosen.plan
+    if plan is None or question.library is None or (question.span.nodes == 1 and question.domain is None):
+        return None
+    return Row(
+        size_bytes=size_bytes,
+        algorithm=question.library.name,
+        time_s=plan.time_s,
+        low_s=plan.low_s,
+        high_s=plan.high_s,
+        fixed_s=plan.fixed_s,
+        transfer_s=plan.time_s - plan.fixed_s,
+        kind="modelled" if plan.priced else "plan",
+        chosen=True,
+        fastest=False,
+        runs=True,
+        exact="",
+        needs="",
+        **_bandwidths(question, size_bytes, plan.time_s),
     )
 
 

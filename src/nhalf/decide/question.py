@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Quantity, Term
     from nhalf.curve import MeasuredCurve
     from nhalf.fabric import Span
+    from nhalf.laws.across_nodes import Place
     from nhalf.laws.collective.table import Law
     from nhalf.library import Library, Rule, SymmetricKernels
+    from nhalf.system import System
 
 TIE: Final = 1e-9
 """Two laws that differ by less are the same: rings one way and both ways through one port."""
@@ -31,7 +33,9 @@ class Question:
     tuner decides alone; `curve` what was measured of it there; `symmetric` what NCCL expects of its kernels on
     registered buffers, None where it would not run them. `reduce_s_per_byte` [s/byte] is the time
     to reduce a byte where that is not hidden behind the transfer. `doubt` are the factors between which a plan of its
-    tuner may be off.
+    tuner may be off. `place` is where it runs across nodes whose fabric has a price, and `doubtful` the same with draws
+    of the fabric's constants. `domain` is the system where the group crosses trays of a rack on which NCCL was
+    measured.
     """
 
     op: Op
@@ -45,6 +49,9 @@ class Question:
     nics: bool = True
     symmetric: SymmetricKernels | None = None
     doubt: tuple[float, float] = (1.0, 1.0)
+    place: Place | None = None
+    doubtful: Place | None = None
+    domain: System | None = None
 
     @property
     def ranks(self) -> int:

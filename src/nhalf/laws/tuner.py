@@ -92,11 +92,14 @@ def _shared(size_bytes: Quantity, span: Span, library: Library) -> dict[str, Inp
     """
     links, nics = span.intra.bandwidth_bytes_per_s, span.rails * span.inter.bandwidth_bytes_per_s
     across = leaf("bus", "minimum(links, nics)", {"links": links, "nics": nics}, unit="bytes/s")
+    # Two nodes are each other's only neighbour in a tree: a byte passes a NIC once, and the search counts them twice.
+    pair = leaf("bus of a tree", "minimum(links, 2 * nics)", {"links": links, "nics": nics}, unit="bytes/s")
     return {
         "n": size_bytes,
         "k": float(span.ranks_per_node),
         "m": float(span.nodes),
         "bus": links if span.nodes == 1 else across,
+        "pair": pair if span.nodes == 2 else across,  # noqa: PLR2004
         "power": leaf("power of two", "octave(n)", {"octave": octave, "n": size_bytes}, unit="1"),
         "channels": library.tuner.channels,
     }
@@ -116,6 +119,8 @@ def _path_time(op: Op, span: Span, path: TunerPath, shared: dict[str, Input]) ->
         "correction": path.correction,
         "plateau": path.plateau,
     }
+    if span.nodes > 1 and path.family in ("tree", "nvls-tree"):
+        terms["bus"] = shared["pair"]
     if rate.bandwidth_limit_bytes_per_s is not None:
         terms["limit"] = rate.bandwidth_limit_bytes_per_s
     return total(

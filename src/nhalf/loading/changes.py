@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.catalog import store
@@ -39,6 +39,10 @@ FLAGGED = {row.path: row.on_command_line for row in BY_NAME.values() if row.path
 """Inputs that a flag sets, for which there are several values in one answer."""
 
 
+TRANSPORT: Final = "system.transport"
+"""The path of all constants of the network stack between nodes: its value is the name of a fabric of the catalogue."""
+
+
 def apply(scenario: Scenario, changes: Mapping[str, str]) -> tuple[Scenario, list[str]]:
     """Return the scenario with the texts of `--set` applied as given values, and warnings about them.
 
@@ -50,7 +54,12 @@ def apply(scenario: Scenario, changes: Mapping[str, str]) -> tuple[Scenario, lis
     values: dict[str, Quantity] = {}
     origins = dict(scenario.origins)
     warnings: list[str] = []
+    if TRANSPORT in changes:
+        scenario = _on_fabric(scenario, changes[TRANSPORT])
+        origins = dict(scenario.origins)
     for path, text in changes.items():
+        if path == TRANSPORT:
+            continue
         where = f"--set {path}"
         if path in FLAGGED:
             raise InputError("a flag of its own sets this", where=where, do=f"use {FLAGGED[path]}")
@@ -65,6 +74,13 @@ def apply(scenario: Scenario, changes: Mapping[str, str]) -> tuple[Scenario, lis
         if path.endswith("bandwidth_bytes_per_s") and path.startswith("system.fabric"):
             warnings += bidirectional(value, float(before), where, sold_one_way=path.startswith(_of_nic(scenario)))
     return replace(scenario.having(values), origins=origins), warnings
+
+
+def _on_fabric(scenario: Scenario, name: str) -> Scenario:
+    """Return the scenario with the network stack of a fabric of the catalogue between its nodes."""
+    transport, of_transport = store.transport(name, where=f"--set {TRANSPORT}")
+    origins = {**scenario.origins, **{f"{TRANSPORT}.{path}": datum for path, datum in of_transport.items()}}
+    return replace(scenario, system=replace(scenario.system, transport=transport), origins=origins)
 
 
 def _refuse_tier(path: str, text: str, scenario: Scenario) -> None:

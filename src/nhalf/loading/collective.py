@@ -12,10 +12,13 @@ from nhalf.catalog import store
 from nhalf.catalog.curves import find
 from nhalf.collective import Mode, Op
 from nhalf.decide.fixed_time import launch_pairs
+from nhalf.decide.priced import PATH, drawn
 from nhalf.decide.question import Question
 from nhalf.errors import InputError, did_you_mean
 from nhalf.fabric import Span, Topology
+from nhalf.laws.across_nodes import place
 from nhalf.laws.collective.table import LAWS
+from nhalf.laws.domain import nccl_in_domain
 from nhalf.loading.links import link as read_link
 
 if TYPE_CHECKING:
@@ -142,10 +145,16 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
     has = _of_machine(system, span, library) | _has(asked.has)
     rules = [rule for rule in store.rules() if rule.library == name and rule.op == op]
     holding = [rule for rule in rules if rule.holds(ranks, architecture, mode)]
+    where = place(op, span, system, library)
+    drawing = None if where is None else replace(where, transport=drawn(where.transport, origins))
+    shown = ("system.fabric.",) if where is None else ("system.fabric.", PATH)
     question = Question(
         op=op,
         span=span,
         has=has,
+        place=where,
+        doubtful=drawing,
+        domain=system if library.at_home and nccl_in_domain(op, 1.0, ranks, system) else None,
         library=library,
         rule=_rule(holding, span, system.fabric, has),
         curve=_curve(system, name, mode, op, ranks),
@@ -167,7 +176,7 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
         subject=f"{ranks} ranks of {system.name}",
         library=name,
         origins={
-            **{path: datum for path, datum in (origins | of_library).items() if path.startswith("system.fabric.")},
+            **{path: datum for path, datum in (origins | of_library).items() if path.startswith(shown)},
             **{f"stack.library.symmetric.{name}": datum for name, datum in of_kernels.items()},
         },
         defaults=tuple((flag, f"{value}: {why}") for flag, value, why in said),
@@ -199,6 +208,8 @@ def _rule(rules: Sequence[Rule], span: Span, fabric: Fabric, has: frozenset[str]
     A kernel of one node does not cross it, and those of vLLM, SGLang and TensorRT-LLM leave more than two devices on
     PCIe to NCCL. Rules that count on peers' memory, or on switches which add up, hold only where there is such.
     """
+    if fabric.devices_per_tray is not None and fabric.devices_per_tray < span.ranks:
+        return None
     for rule in rules:
         hands_over = "nccl" in rule.algorithms
         beyond = span.nodes > 1 or (fabric.topology == Topology.HOST and span.ranks > 2)  # noqa: PLR2004
@@ -211,8 +222,9 @@ def _rule(rules: Sequence[Rule], span: Span, fabric: Fabric, has: frozenset[str]
 
 def _curve(system: System, library: str, mode: Mode, op: Op, ranks: int) -> MeasuredCurve | None:
     """Return the curve of a library on a system that holds a number of ranks, or None."""
-    curve = find(system.curves, library, mode=mode, op=op)
-    within = curve is not None and curve.covers(ranks)
+    # The newest version may have been measured on fewer ranks than an older one.
+    curve = find([each for each in system.curves if each.covers(ranks)], library, mode=mode, op=op)
+    within = curve is not None
     return curve if within and ranks <= system.fabric.devices_per_node else None
 
 

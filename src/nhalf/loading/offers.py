@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.catalog import store
+from nhalf.catalog import stated, store
 from nhalf.decide.levers import levers
 from nhalf.decide.option import Move, Option
 from nhalf.errors import InputError, did_you_mean
+from nhalf.loading import changes
 from nhalf.loading.changes import bidirectional, unit_of
 from nhalf.loading.inputs import BY_NAME
 from nhalf.loading.request import scenarios
@@ -113,10 +114,10 @@ def parse(text: str) -> Offer:
 def _option(offer: Offer, request: Request, layouts: Sequence[Scenario], warnings: list[str]) -> Option:
     """Return one option: first what makes it another request, then the inputs that it moves."""
     asked = [(key.casefold().replace("-", "_"), value) for key, value in offer.settings]
-    changes = {key: value for key, value in asked if key in _ANEW}
+    renamed = {key: value for key, value in asked if key in _ANEW}
     base = tuple(layouts)
-    if changes:
-        loaded = scenarios(_changed(request, changes, offer))
+    if renamed:
+        loaded = scenarios(_changed(request, renamed, offer))
         warnings += [f"{offer.where}: {warning}" for warning in (*loaded.warnings, *_cache(loaded, layouts))]
         base = loaded.scenarios
     moves = [
@@ -130,7 +131,7 @@ def _option(offer: Offer, request: Request, layouts: Sequence[Scenario], warning
         layouts=base,
         moves=tuple(moves),
         price_per_gpu=_price(offer, base[0]),
-        another=any(key not in _SAME for key in changes),
+        another=any(key not in _SAME for key in renamed),
     )
 
 
@@ -142,13 +143,13 @@ def _cache(loaded: Loaded, layouts: Sequence[Scenario]) -> list[str]:
     return [f"servers mostly keep the cache in {after} then, and in {before} before; state --kv to hold it"]
 
 
-def _changed(request: Request, changes: dict[str, str], offer: Offer) -> Request:
+def _changed(request: Request, renamed: dict[str, str], offer: Offer) -> Request:
     """Return the request with some of its inputs named anew."""
     words: dict[str, str | bool] = {"true": True, "on": True, "false": False, "off": False}
     values = {key: words.get(value.casefold(), value) if BY_NAME[key].is_switch else value
-              for key, value in changes.items()}  # fmt: skip
-    if "system" in changes:
-        values["system"] = store.find("system", changes["system"], where=offer.where)
+              for key, value in renamed.items()}  # fmt: skip
+    if "system" in renamed:
+        values["system"] = store.find("system", renamed["system"], where=offer.where)
     return request.updated(values, lambda row: f"{offer.where} {row.name}")
 
 
@@ -157,6 +158,8 @@ def _moves(key: str, value: str, base: Scenario, offer: Offer, warnings: list[st
     word, _, part = key.casefold().replace("_", "-").partition(".")
     if word in LINKS and part in ("", "latency", "bandwidth"):
         return _of_link(word, part, value, base, offer, warnings)
+    if key.casefold() in ("fabric", changes.TRANSPORT):
+        return _of_fabric(value, base, offer)
     path = WORDS.get(key.casefold(), key)
     if path in _NOT_HERE:
         raise InputError("that is asked of the machine, not bought", where=offer.where, do=f"use {_NOT_HERE[path]}")
@@ -195,8 +198,21 @@ def _of_link(word: str, part: str, value: str, base: Scenario, offer: Offer, war
     if len(pieces) == 1 and re.fullmatch(r"[A-Za-z][\w .-]*", value) and _factor(value) is None:
         link, _ = store.link(value, where=offer.where)
         given = ((ends["latency"], link.latency_s), (ends["bandwidth"], link.bandwidth_bytes_per_s))
-        return [Move(path=path, kind="value", amount=float(number)) for path, number in given]
+        stack = "" if tier == "intra_node" else stated.links()[store.find("link", value, where=offer.where)].transport
+        now = base.system.transport
+        own = _of_fabric(stack, base, offer) if stack and now is not None and not now.name.startswith(stack) else []
+        # The constants of a network stack hold the latency of its links.
+        return [*(Move(path=path, kind="value", amount=float(number)) for path, number in given[bool(own) :]), *own]
     return [_move(ends[_end(piece, word, offer)], piece, base, offer, warnings) for piece in pieces]
+
+
+def _of_fabric(name: str, base: Scenario, offer: Offer) -> list[Move]:
+    """Return the moves to the constants of another network stack between nodes."""
+    if base.system.transport is None:
+        raise InputError(f"no NICs of a known kind join the nodes of {base.system.name}", where=offer.where,
+                         allowed="a system with a fabric: nhalf catalog fabrics")  # fmt: skip
+    origins = store.transport(name, where=offer.where)[1]
+    return [Move(path=f"system.transport.{path}", kind="value", amount=datum.value) for path, datum in origins.items()]
 
 
 def _end(piece: str, word: str, offer: Offer) -> str:
@@ -279,7 +295,7 @@ def _price(offer: Offer, base: Scenario) -> float | None:
     shares = {
         "gpu": 1.0,
         "nic": _mean(fabric.nics_per_node) / fabric.devices_per_node,
-        "node": 1.0 / fabric.devices_per_node,
+        "node": 1.0 / fabric.devices_per_host,
         "all": 1.0 / base.layout.devices,
     }
     return money * shares[per]

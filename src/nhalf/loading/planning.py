@@ -171,7 +171,7 @@ def _devices(gpus: str | None, base: Scenario, launched: Launched | None) -> int
     elif launched is not None:
         count = launched.layout.devices * launched.layout.replicas
     else:
-        count = base.system.fabric.devices_per_node
+        count = base.system.fabric.devices_per_host
     if count > MOST:
         raise InputError(f"{count} devices are more than are searched", where="--gpus", allowed=f"1 to {MOST}")
     if launched is not None and count % launched.layout.devices:

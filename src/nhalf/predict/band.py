@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 
 from nhalf.breakdown import columns
+from nhalf.laws.across_nodes import place
 from nhalf.predict import incast
 from nhalf.predict.communication import is_measured
 from nhalf.predict.exchange import exchanges, gathered_logits
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from nhalf.breakdown import Array, Term
     from nhalf.citation import Datum
+    from nhalf.predict.exchange import Exchange
     from nhalf.scenario import Scenario
 
 LEVEL = 0.8
@@ -39,6 +41,7 @@ _LINKS = "system.fabric."
 _CACHE: Final = "workload.kv_bytes"
 _FACTOR: Final = "stack.library.tuner_factor"
 _REMEDIES: Final = "stack.remedies."
+_TRANSPORT: Final = "system.transport."
 _BETWEEN: Final = ("collective_fixed", "collective_transfer", "hand_over")
 _AT_ONCE: Final = 128
 """Steps whose draws are evaluated at once: 65,536 numbers, which stay in the cache."""
@@ -130,14 +133,23 @@ def _plan(scenario: Scenario) -> tuple[float, float]:
 
 
 def _modelled(scenario: Scenario) -> bool:
-    """Tell whether a collective of a step rests on no measurement; a curve missing for the logits hardly matters."""
+    """Tell whether a collective of a step rests on no measurement; a curve missing for the logits hardly matters.
+
+    What the constants of a fabric price carries the doubt about them (`_changed`).
+    """
     through = tokens(scenario)
     found = [*exchanges(scenario, through), *gathered_logits(scenario, through)]
     return any(
-        not is_measured(scenario, exchange.op, exchange.group)
+        not is_measured(scenario, exchange.op, exchange.group) and not _is_priced(scenario, exchange)
         for exchange in found
         if exchange.name != "logits all-gather"
     )
+
+
+def _is_priced(scenario: Scenario, exchange: Exchange) -> bool:
+    """Tell whether fitted constants of a fabric price an exchange."""
+    span = exchange.group.span(scenario.system.fabric)
+    return place(exchange.op, span, scenario.system, scenario.stack.library) is not None
 
 
 def _untried(scenario: Scenario) -> float:
@@ -151,7 +163,11 @@ def _untried(scenario: Scenario) -> float:
 def _changed(scenario: Scenario, time: Array) -> tuple[Array, Array]:
     """Return how far [logarithm] inputs with an interval that no run was compared with move the steps."""
     nothing = np.zeros(len(time))
-    drawn = draws(scenario, among=_foreign)
+    leaves = scenario.layout.devices > scenario.system.fabric.devices_per_node
+    drawn = draws(
+        scenario,
+        among=lambda path, origin: leaves if path.startswith(_TRANSPORT) else _foreign(path, origin),
+    )
     if not drawn:
         return nothing, nothing
     low, high = _drawn(scenario, len(time), drawn, np.ones(DRAWS))

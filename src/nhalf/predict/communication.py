@@ -10,12 +10,14 @@ import numpy as np
 from nhalf.breakdown import Input, Quantity, Term, largest, leaf, portion, total
 from nhalf.collective import Mode
 from nhalf.laws import selection
+from nhalf.laws.across_nodes import across_nodes, place
+from nhalf.laws.domain import MEASURED, Kernels, in_domain
 from nhalf.link import Link
 
 if TYPE_CHECKING:
     from nhalf.collective import Op
     from nhalf.curve import MeasuredCurve
-    from nhalf.fabric import Fabric
+    from nhalf.fabric import Fabric, Span
     from nhalf.layout import Group
     from nhalf.scenario import Scenario
 
@@ -24,7 +26,7 @@ COLLECTIVES: Final = ("collective_fixed", "collective_transfer")
 """The columns of a step that its collectives make up."""
 LINK_BYTES: Final = "links, transfer"
 """The name of the term that holds what the links take for the bytes of a collective."""
-Known: TypeAlias = tuple[Term, float]
+Known: TypeAlias = tuple[Term, Quantity]
 """A measured time of a collective [s], and its floor [s]."""
 
 
@@ -63,8 +65,9 @@ def collective(
 ) -> Term:
     """Return the time [s] of one isolated collective of `size_bytes` [bytes] (as nccl-tests counts them) over a group.
 
-    The base is the curve measured at the scenario's key, or, where nothing was measured, what NCCL's tuner plans. It
-    splits into a fixed time (its floor) and transfer (the rest, at least what the law's bytes take). The law of the
+    The base is the curve measured at the scenario's key, or, where nothing was measured, what the fabric's constants
+    say across nodes, or NCCL's tuner plans. It splits into a fixed time (its floor) and transfer
+    (the rest, at least what the law's bytes take). The law of the
     links is the part that a what-if moves; what the base holds beyond it is software, and stays. `known` is a base
     that was measured under another key.
     """
@@ -76,23 +79,40 @@ def collective(
     if measured_on is not now:
         reference = selection.fastest(op, size, group.span(measured_on), library)
     curve = measured_curve(scenario, op, group)
+    beyond = False
+    if known is None and curve is None:
+        kernels = Kernels(library=library.name, mode=scenario.stack.mode, tray_ranks=library.tray_ranks)
+        known = in_domain(op, size, group.ranks, scenario.system, kernels) if library.at_home else None
+        beyond = known is not None and known[0].name != MEASURED
     if known is None and curve is not None:
         known = leaf("measured", "curve(n)", {"curve": curve.at(group.ranks), "n": size}), curve.floor_s(group.ranks)
     if known is None:
-        plan = selection.planned(op, size, group.span(measured_on), library)
-        # A tuner's constants are those of fast links; on a slow one its plan falls below what the link allows.
-        base = largest("plan, or law of the links", plan, reference)
+        base, doubt = _unmeasured(scenario, op, size, group.span(measured_on), reference)
         moved = portion("planned transfer", base, "transfer")
-        doubt = library.tuner_factor
     else:
         base, floor_s = known
         moved = _transfer(base, floor_s, portion("law's transfer", reference, "transfer"))
-        doubt = scenario.system.curve_factor
+        doubt = library.tuner_factor if beyond else scenario.system.curve_factor
     factors: dict[str, Input] = {"doubt": doubt, "software": scenario.stack.software_factor}
     isolated = _anchored(str(op), (base, moved), law, reference, factors)
     if scenario.stack.mode == Mode.EAGER and known is None:
         return total(f"{op}, launched by the host", isolated, _launched(scenario))
     return isolated
+
+
+def _unmeasured(scenario: Scenario, op: Op, size: Quantity, span: Span, reference: Term) -> tuple[Term, Quantity]:
+    """Return the time [s] of a collective that nobody measured there, and the factor that holds the doubt about it.
+
+    Across nodes it is what the fabric's constants say, whose doubt is among them. Else it is the tuner's plan, whose
+    constants are those of fast links: on a slow one it falls below what the link allows.
+    """
+    library = scenario.stack.library
+    where = place(op, span, scenario.system, library)
+    if where is not None:
+        return across_nodes(op, size, where, library), 1.0
+    return largest(
+        "plan, or law of the links", selection.planned(op, size, span, library), reference
+    ), library.tuner_factor
 
 
 EAGER_LAUNCHES = 3.7
@@ -114,7 +134,7 @@ def _measured_fabric(scenario: Scenario) -> Fabric:
     return replace(system.measured_fabric, devices_per_node=system.fabric.devices_per_node)
 
 
-def _transfer(measured: Term, floor_s: float, least: Term) -> Term:
+def _transfer(measured: Term, floor_s: Quantity, least: Term) -> Term:
     """Return the part [s] of a measured time that moves bytes: what exceeds the floor, and at least the law's bytes."""
     inputs: dict[str, Input] = {"measured": measured, "floor": floor_s, "least": least}
     return leaf("measured transfer", "minimum(measured, maximum(measured - floor, least))", inputs)

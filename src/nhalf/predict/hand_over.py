@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nhalf.breakdown import Input, Term, leaf, product, total
 from nhalf.laws.selection import kernel_base
@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from nhalf.scenario import Scenario
 
 
+BETWEEN_NODES: Final = "between nodes"
+
+
 def hand_overs(scenario: Scenario, through: Term) -> list[Term]:
     """Return the time [s] of the stage boundaries that a token crosses: those inside a node, and those between nodes.
 
-    Each hands over the activation of the `through` tokens of one micro-batch, and pays the fixed time of a send inside
+    A message between nodes of a known fabric takes one of its hops. Each hands over the activation of the
+    `through` tokens of one micro-batch, and pays the fixed time of a send inside
     a model.
     """
     layout, fabric = scenario.layout, links(scenario)
@@ -24,7 +28,7 @@ def hand_overs(scenario: Scenario, through: Term) -> list[Term]:
         return []
     across = layout.crossing_boundaries(fabric)
     inside = layout.pipeline_parallel - 1 - across
-    kinds = (("inside a node", inside, fabric.intra_node), ("between nodes", across, fabric.inter_node))
+    kinds = (("inside a node", inside, fabric.intra_node), (BETWEEN_NODES, across, fabric.inter_node))
     return [product(f"boundaries {name}", _count(count), _boundary(scenario, name, through, link))
             for name, count, link in kinds if count]  # fmt: skip
 
@@ -47,6 +51,11 @@ def _boundary(scenario: Scenario, name: str, through: Term, link: Link) -> Term:
         "software": stack.software_factor,
         "dl": stack.collective_excess_s,
     }
+    transport, known = scenario.system.transport, scenario.system.measured_fabric.inter_node.latency_s
+    if transport is not None and name == BETWEEN_NODES:
+        inputs["alpha"] = leaf("message", "maximum(hop + alpha - known, 0)", {
+            "hop": transport.hop_s, "alpha": link.latency_s, "known": known,
+        })  # fmt: skip
     return total(
         f"hand-over {name}",
         leaf("fixed", "alpha + base * software + dl", inputs, column="hand_over"),

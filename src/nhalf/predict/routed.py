@@ -73,7 +73,8 @@ def curve_for(scenario: Scenario, way: Routed, kernels: Kernels) -> RoutedCurve 
     if mixture is None or layout.expert_parallel != layout.expert_devices:
         return None
     group = layout.expert_group
-    inside = group.span(scenario.system.measured_fabric).ranks_per_node
+    fabric = scenario.system.measured_fabric
+    inside = min(group.span(fabric).ranks_per_node, fabric.devices_per_host)
     shape = (transformer.hidden_size, mixture.chosen, mixture.experts)
     wanted = (*_formats(scenario), _ANY)
     found = [

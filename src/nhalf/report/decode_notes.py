@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from nhalf import units
 from nhalf.catalog import stated
+from nhalf.collective import Op
+from nhalf.laws.across_nodes import place
 from nhalf.predict import incast
-from nhalf.report import verdict, words
+from nhalf.report import planned, verdict, words
 from nhalf.report.decode_parts import sizes_differ
 
 if TYPE_CHECKING:
@@ -33,11 +35,11 @@ def size_notes(comparison: Comparison) -> list[str]:
 def exchange_notes(comparison: Comparison) -> list[str]:
     """Return what the collectives across nodes and those of experts rest on, and what splitting TP over nodes costs."""
     rows = comparison.rows
-    planned: dict[str, dict[str, None]] = {}
+    across: dict[str, dict[str, None]] = {}
     for row in rows:
         if row.crosses_nodes and row.kind == "modelled":
-            planned.setdefault(_across(row), {})[row.label] = None
-    notes = [f"{verdict.joined(list(names))}: {basis}, and the band is wide." for basis, names in planned.items()]
+            across.setdefault(_across(row), {})[row.label] = None
+    notes = [f"{verdict.joined(list(names))}: {basis}, and the band is wide." for basis, names in across.items()]
     notes += incast_notes(rows)
     notes += _changing_notes(rows)
     for row in rows:
@@ -61,8 +63,11 @@ def exchange_notes(comparison: Comparison) -> list[str]:
 def _across(row: Row) -> str:
     """Return what the collectives across nodes rest on: a plan, over a link that was measured there or not."""
     scenario = row.scenario
-    plan = plan_of(scenario.stack.library.name)
-    tier = scenario.system.fabric.span(scenario.layout.stage_devices).tier
+    span = scenario.system.fabric.span(scenario.layout.stage_devices)
+    where = place(Op.ALL_REDUCE, span, scenario.system, scenario.stack.library)
+    if where is not None:
+        return f"no curve of a collective across nodes is known; {planned.rests(where.transport)}"
+    plan, tier = plan_of(scenario.stack.library.name), span.tier
     known = scenario.origins.get(f"system.fabric.{tier}.latency_s")
     if known is None or known.kind not in ("fitted", "measured"):
         return f"nothing was measured across nodes; {plan} taken"

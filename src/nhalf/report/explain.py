@@ -47,6 +47,7 @@ _HOW = {
     "product": "product of",
     "largest": "largest of",
     "smallest": "smallest of",
+    "chosen": "the one whose plan is the smallest of",
     "excess": "what the first takes beyond the second",
     "portion": "{column} part of {whole}",
 }

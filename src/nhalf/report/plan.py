@@ -199,7 +199,7 @@ def served(chosen: Choice, model: str) -> Served:
         kv_dtype=workload.kv_dtype,
         quantised="" if workload.weight_dtype == transformer.weight_dtype else workload.weight_dtype,
         mixture=transformer.mixture is not None,
-        devices_per_node=scenario.system.fabric.devices_per_node,
+        devices_per_node=scenario.system.fabric.devices_per_host,
         plain=transformer.weight_dtype in ("bf16", "fp16"),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
+from nhalf.catalog import stated
 from nhalf.decide.choice import planner
 from nhalf.report.document import datum
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from nhalf.citation import Datum
     from nhalf.decide.choice import Choice
     from nhalf.decide.question import Question
+    from nhalf.transport import Transport
 
 LEVEL: Final = 0.95
 """What the interval of a plan is read as: the tuner's factor is an input, and those of inputs are of 95 %."""
@@ -27,6 +29,14 @@ def number(question: Question, at: Choice) -> str:
     law = f"{units.format_time(at.fastest_s)} by the law of {at.fastest}"
     if at.plan is not None and question.library is not None:
         low, high = (units.format_time(each) for each in (at.plan.low_s, at.plan.high_s))
+        if at.plan.priced and question.place is not None:
+            return (
+                f"{units.format_time(at.plan.time_s)} ({low} to {high}) modelled: {planner(question.library)} chooses "
+                f"{at.plan.path}, priced by {constants(question.place.transport)}; {law}"
+            )
+        if at.plan.priced:
+            taken = f"{units.format_time(at.plan.time_s)} ({low} to {high}) by {at.plan.path}"
+            return f"{taken}, across trays of a rack; {law}"
         return (
             f"{units.format_time(at.plan.time_s)} ({low} to {high}) planned by {planner(question.library)} "
             f"({at.plan.path}, kind assumed: by its own constants, not measured); {law}"
@@ -36,6 +46,17 @@ def number(question: Question, at: Choice) -> str:
         other = "" if at.algorithm == at.fastest else f"; {law}"
         return f"{own}: wires alone, no plan and no measurement{other}"
     return law
+
+
+def constants(transport: Transport) -> str:
+    """Return whose constants price a path across nodes, in a few words."""
+    whose = {"machine": "measured", "class": "of its class", "wide": "of no known class"}[transport.known]
+    return f"the constants of fabric {transport.name} ({whose})"
+
+
+def rests(transport: Transport) -> str:
+    """Return what the constants of a fabric rest on."""
+    return f"the constants of fabric {transport.name} rest on {stated.transports()[transport.name].rests_on}"
 
 
 def notes(question: Question, known: Mapping[str, Datum]) -> list[str]:
@@ -61,6 +82,8 @@ def _stand_in(library: str, plans: str) -> str:
 
 def _across(question: Question, known: Mapping[str, Datum]) -> str:
     """Return that the path across nodes is unknown, with what was published where switches join them."""
+    if question.place is not None:
+        return f"No curve across nodes of this system is known: {rests(question.place.transport)}."
     if question.nics:
         return "Nothing was measured across nodes of this system: a plan there is worth its interval, and no more."
     kernel, fallback = (known[name] for name in _TRAYS)
