@@ -1,4 +1,4 @@
-"""Keep the pages true: run every console block of the documentation and write structure.md from the docstrings.
+"""Keep the pages true: run every console block of the documentation.
 
     python tools/render_docs.py          rewrite what differs
     python tools/render_docs.py --check  exit with 1 when something differs
@@ -9,7 +9,6 @@ it prints follows. A block may end a command's output with `...`: what stands ab
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
@@ -59,28 +58,10 @@ def page(text: str) -> str:
     return BLOCK.sub(lambda found: f"```console\n{rendered(found[1])}```", text)
 
 
-def structure() -> str:
-    """Return docs/structure.md: one sentence a module, the first of its docstring."""
-    head = (
-        "# Structure\n\nOne sentence a module, taken from its docstring by `tools/render_docs.py`. A room imports only "
-        "from the floors below it;\nthe floors stand in `pyproject.toml` and are checked by import-linter.\n\n"
-    )
-    package = ROOT / "src" / "nhalf"
-    lines = []
-    for path in sorted(package.rglob("*.py")):
-        parts = path.relative_to(package.parent).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        first = " ".join(said.split("\n\n")[0].split())
-        lines.append(f"- `{name}`: {first}")
-    return head + "\n".join(lines) + "\n"
-
-
 def main() -> int:
     """Render every page; return 1 when checking and something differs."""
-    pages = {path: page(path.read_text(encoding="utf-8")) for path in PAGES if path.name != "structure.md"}
-    pages[ROOT / "docs" / "structure.md"] = structure()
-    stale = [path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    pages = {path: page(path.read_text(encoding="utf-8")) for path in PAGES}
+    stale = [path for path, text in pages.items() if path.read_text(encoding="utf-8") != text]
     for path in stale:
         sys.stdout.write(f"differs: {path.relative_to(ROOT)}\n")
         if "--check" not in sys.argv:

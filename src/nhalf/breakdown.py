@@ -11,7 +11,7 @@ import ast
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import numpy as np
@@ -226,8 +226,12 @@ def _fold_value(rule: Rule, parts: tuple[Term, ...]) -> Quantity:
     return result
 
 
-def columns(term: Term) -> dict[str, Quantity]:
+@lru_cache(maxsize=64)
+def columns(term: Term) -> Mapping[str, Quantity]:
     """Return what each column owes the term; the columns add up to its value.
+
+    Laws are asked for their fixed time and for their transfer, and a step for its columns more than once, so the last
+    answers are kept: a term never changes.
 
     Raises
     ------

@@ -21,7 +21,7 @@ def document() -> Any:  # noqa: ANN401  JSON is whatever it is
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_the_main_job_prints_the_stored_page(columns: int) -> None:
-    result = invoke(*JOB, columns=columns)
+    result = detailed(*JOB, columns=columns)
     assert (result.code, result.err) == (0, "")
     assert matches(f"crossover_{columns}", result.out)
     assert max(len(line) for line in result.out.splitlines()) <= columns

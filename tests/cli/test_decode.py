@@ -101,13 +101,13 @@ def test_a_fitted_link_above_that_of_the_system_is_doubted(tmp_path: Path) -> No
 
 def test_advice_on_links_is_of_the_tier_that_the_collectives_use() -> None:
     job = ("decode", "qwen3-32b", "--on", "rtx-4090-pair", "--tp", "2", "--pp", "2", "--weights", "int4")
-    result = invoke(*job, "--batch", "8", "--json").document
+    result = detailed(*job, "--batch", "8", "--json").document
     gains = {lever["input"]: lever["gain"] for lever in result["levers"]}
     assert gains["system.fabric.intra_node.latency_s"] > 0.01
-    assert "A link inside the node twice as wide" in result["verdict"]
+    assert "2x in-node link bandwidth" in result["verdict"]
     assert "between nodes" not in result["verdict"]
     change = ("whatif", *job[1:], "--batch", "8", "--option", "nvlink.latency=x0.5", "--json")
-    (option,) = invoke(*change).document["options"]
+    (option,) = detailed(*change).document["options"]
     assert option["gain"] == pytest.approx(gains["system.fabric.intra_node.latency_s"])
 
 
@@ -127,11 +127,11 @@ def test_what_a_plan_does_to_the_figures_across_nodes_is_said() -> None:
 
 
 def test_a_group_over_nodes_is_told_of_both_tiers() -> None:
-    result = invoke("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "16", "--batch", "64", "--json").document
+    result = detailed("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "16", "--batch", "64", "--json").document
     paths = [lever["input"] for lever in result["levers"] if lever["input"].startswith("system.fabric")]
     assert len(paths) == 4
-    assert "link inside the node" in result["verdict"]
-    assert "link between nodes" in result["verdict"]
+    assert "in-node link" in result["verdict"]
+    assert "NIC" in result["verdict"]
 
 
 def test_a_link_between_nodes_that_was_fitted_is_not_called_unmeasured(tmp_path: Path) -> None:

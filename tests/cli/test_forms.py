@@ -29,6 +29,7 @@ JOBS: dict[str, tuple[tuple[str, ...], str]] = {
         "runs",
     ),
     "topo": ((MATRIX,), "links"),
+    "explain": (("crossover",), "words"),
 }
 ELSEWHERE = {"measure", "predict", "validate", "calibrate", "trace", "sweep", "lint", "catalog", "completion"}
 """Commands whose tables are tested beside what makes them, or (completion) that have none."""

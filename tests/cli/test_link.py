@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.cli.command import invoke, matches, refused
+from tests.cli.command import detailed, invoke, matches, refused
 
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_two_numbers_print_the_stored_page(columns: int) -> None:
-    result = invoke("link", "5us", "400GB/s", "--size", "16KiB", columns=columns)
+    result = detailed("link", "5us", "400GB/s", "--size", "16KiB", columns=columns)
     assert (result.code, result.err) == (0, "")
     assert matches(f"link_{columns}", result.out)
 
@@ -27,7 +27,7 @@ def test_the_document_has_the_keys_of_the_contract() -> None:
 
 
 def test_a_name_of_the_catalogue_brings_its_sources() -> None:
-    result = invoke("link", "ib-ndr")
+    result = detailed("link", "ib-ndr")
     assert result.code == 0
     assert "assumed" in result.out
     assert "nccl" in result.out

@@ -40,7 +40,7 @@ def test_decode_writes_a_page_and_figures_beside_its_answer(tmp_path: Path) -> N
 def test_one_device_has_no_collective_to_draw(tmp_path: Path) -> None:
     has_extra()
     report = tmp_path / "r.html"
-    assert invoke("decode", "qwen3-8b", "--on", "h100-sxm", "-o", str(report)).code == 0
+    assert invoke("decode", "qwen3-8b", "--on", "h100-sxm", "--tp", "1", "-o", str(report)).code == 0
     assert "latency" not in sections(report)
     assert "waterfall" in sections(report)
 

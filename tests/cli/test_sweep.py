@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from tests.cli.command import invoke, matches, refused
+from tests.cli.command import detailed, invoke, matches, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_the_main_job_prints_the_stored_page(scenario: str, columns: int) -> None:
-    result = invoke("sweep", scenario, *AXES, "-o", "sweep.parquet", columns=columns)
+    result = detailed("sweep", scenario, *AXES, "-o", "sweep.parquet", columns=columns)
     assert (result.code, result.err) == (0, "")
     assert matches(f"sweep_{columns}", result.out)
     assert max(len(line) for line in result.out.splitlines()) <= columns

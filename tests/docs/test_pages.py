@@ -1,4 +1,4 @@
-"""The documentation is true: console blocks print what they show, Python blocks run, structure.md lists the modules."""
+"""The documentation is true: console blocks print what they show, Python blocks run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PYTHON = [
 ]
 
 
-def test_console_blocks_and_structure_are_what_the_package_gives() -> None:
+def test_console_blocks_print_what_they_show() -> None:
     command = [sys.executable, "tools/render_docs.py", "--check"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
     assert result.stdout == "", "run: python tools/render_docs.py"

@@ -18,8 +18,10 @@ from nhalf.citation import Datum
 from nhalf.collective import Mode
 from nhalf.loading.case_table import Table
 from nhalf.loading.cases import Options, cases
+from nhalf.loading.model import model_of
 from nhalf.loading.predictions import predictions
 from nhalf.predict.step import decode
+from nhalf.transformer import BITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,17 +101,22 @@ def _mapped(row: Mapping[str, str], mapping: Mapping[str, Any]) -> str | tuple[s
     chosen = mapping["classes"].get(name, {"engine": name})
     fed, kept = DRAFTS.get(row["software"], ("", ""))
     cells = [
-        path, system, chosen["engine"], chosen.get("library", ""), chosen.get("mode", ""), _dtype(row["wbits"]), "bf16",
-        row["ctx"] or "512", row["batch"], row["tp"], row["pp"] or "1", row["ep"] or "1", fed, kept,
+        path, system, chosen["engine"], chosen.get("library", ""), chosen.get("mode", ""),
+        _dtype(row["wbits"], path), "bf16", row["ctx"] or "512", row["batch"], row["tp"],
+        row["pp"] or "1", row["ep"] or "1", fed, kept,
     ]  # fmt: skip
     return name, cells
 
 
-def _dtype(bits: str) -> str:
-    """Return the dtype nearest to a number of bits per weight; 4.25 to 5 bits are 4 bits and a group's scales."""
+def _dtype(bits: str, model: str) -> str:
+    """Return the dtype nearest to a number of bits per weight; 4.25 to 5 bits are 4 bits and a group's scales.
+
+    It is empty, for the checkpoint's own, where that has as many.
+    """
     if not bits:
         return ""
-    return _BITS.get(round(float(bits)), "int4")
+    dtype = _BITS.get(round(float(bits)), "int4")
+    return "" if dtype and BITS[dtype] == BITS[model_of(model)[0].weight_dtype] else dtype
 
 
 def _constants(chosen: Mapping[str, Any]) -> dict[str, Datum]:

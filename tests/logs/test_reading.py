@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import sys
@@ -275,3 +276,40 @@ def test_a_row_with_more_values_than_columns_is_skipped_and_said(tmp_path: Path)
     (table,) = read(write(tmp_path, "more.csv", text))
     assert len(table.points) == 2
     assert [(skip.line, skip.why) for skip in table.skipped] == [(3, "the row has 6 values for 4 columns")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="devices of POSIX are needed")
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
+def test_a_device_that_never_ends_is_refused(device: str) -> None:
+    with pytest.raises(InputError, match="this is a device, which never ends"):
+        read(device)
+    with pytest.raises(InputError, match="the file is empty"):
+        read(os.devnull)
+
+
+def test_standard_input_that_is_closed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="standard input: it is closed"):
+        read("-")
+
+
+def test_a_line_and_what_a_file_unpacks_to_have_bounds(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"0" * (1 << 25)))
+    with pytest.raises(InputError, match=r"bomb\.gz:1: the line is too long for a log"):
+        read(path)
+    path.write_bytes(gzip.compress((b"0" * 99 + b"\n") * 700_000))
+    with pytest.raises(InputError, match=r"bomb\.gz: it unpacks to far more"):
+        read(path)
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "9" * 5000, "1e400", "1e308", "1e300"])
+def test_a_number_that_no_tool_prints_takes_its_row_alone(tmp_path: Path, number: str) -> None:
+    for text in (osu("Latency Test", SWEEP), NcclTests().render(SWEEP)):
+        good = read(write(tmp_path, "good.log", text))[0].rows
+        assert "2048" in text
+        (table,) = read(write(tmp_path, "bad.log", text.replace("2048", number, 1)))
+        assert table.rows >= good - 2
+        assert all(point.size_bytes <= 1e15 for point in table.points)
+    with pytest.raises(InputError, match="File name too long"):
+        read("a" * 300)

@@ -64,6 +64,25 @@ def test_a_row_is_the_decode_of_the_same_flags() -> None:
     assert found.tpot_s[0] == pytest.approx(float(decode(read_stack(PRIORS).applied(scenario)).value), rel=1e-12)
 
 
+def test_a_row_splits_contexts_and_names_quantised_repositories_as_flags_do() -> None:
+    header = ("model", "system", "tp", "cp", "context", "batch")
+    group = loaded("meta-llama/Llama-3.1-70B,h100-sxm,4,2,32768,8", header=header).groups[0]
+    flags = load("llama-3.1-70b", on="h100-sxm", tp=4, cp=2, context=32768, batch=8)
+    assert float(np.mean(decode(group.scenario).value)) == decode(flags).value
+    assert group.scenario.residual == flags.residual
+    named = load("nvidia/GLM-5-NVFP4", on="b200-sxm", tp=8)
+    assert (named.transformer.name, named.workload.weight_dtype) == ("glm-5", "nvfp4")
+
+
+@pytest.mark.parametrize("weights", ["nvfp4", "mxfp4"])
+def test_a_format_of_as_many_bits_as_the_checkpoint_is_the_one_that_is_named(weights: str) -> None:
+    header = ("model", "system", "tp", "context", "batch", "weight_dtype")
+    group = loaded(f"gpt-oss-120b,h100-sxm,8,1024,8,{weights}", header=header).groups[0]
+    flags = load("gpt-oss-120b", on="h100-sxm", tp=8, batch=8, weights=weights)
+    assert group.weight_dtype == flags.workload.weight_dtype == weights
+    assert float(np.mean(decode(group.scenario).value)) == decode(flags).value
+
+
 def test_attention_dp_splits_the_servers_concurrency_of_a_dense_model_too() -> None:
     split = DENSE.replace(",16,8,1,", ",16,8,2,")
     halves = predictions(loaded(split, DENSE.replace(",16,8,", ",8,8,")))

@@ -302,7 +302,7 @@ def test_modes_choose_their_own_curve() -> None:
 
 @pytest.mark.parametrize("sizes", ["1e307B", "1KiB:1e30B", "2EB"])
 def test_a_size_that_no_memory_holds_is_refused(sizes: str) -> None:
-    with pytest.raises(InputError, match="no memory holds|is too large"):
+    with pytest.raises(InputError, match=r"no memory holds|is too large"):
         load(Asked(op="all-reduce", system="h100-sxm", ranks="8", sizes=sizes))
 
 

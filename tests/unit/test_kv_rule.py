@@ -66,6 +66,15 @@ def test_systems_whose_servers_differ_are_named_and_the_saved_request_leaves_it_
     assert [each.workload.kv_dtype for each in again.scenarios] == ["bf16", "fp8"]
 
 
+def test_a_grid_whose_cells_differ_names_every_dtype() -> None:
+    request = Request(model="llama-3.1-70b", systems=("h100-sxm",), degrees=Degrees(tp=(4,)), weights="fp8")
+    found = axes.grid(request, ["system=h100-sxm,b200-sxm"])
+    (default,) = [each for each in found.defaults if each.flag == "--kv"]
+    assert default.value == "bf16 or fp8"
+    kv = [cell.scenario.workload.kv_dtype for cell in found.grid.cells if cell.scenario is not None]
+    assert kv == ["bf16", "fp8"]
+
+
 def test_an_assumed_cache_of_a_file_is_assumed_anew_where_what_it_rests_on_is_stated(tmp_path: Path) -> None:
     saved = scenarios(Request(model="llama-3.1-70b", systems=("h100-sxm",), degrees=Degrees(tp=(4,)), weights="fp8"))
     path = tmp_path / "saved.toml"

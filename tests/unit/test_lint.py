@@ -194,3 +194,19 @@ def test_a_table_that_cannot_be_read_is_refused(tmp_path: Path, lines: tuple[str
     with pytest.raises(InputError) as refusal:
         read(written(tmp_path, *lines))
     assert part in str(refusal.value)
+
+
+@pytest.mark.parametrize(("times", "found"), [(1.08, []), (1.10, ["repeated"])])
+def test_repeats_differ_by_more_than_a_repeat_does_from_nine_per_cent_on(times: float, found: list[str]) -> None:
+    assert codes([*curve(20, 12), Point(row=8, devices=2, batch=1, step_s=0.012 * times, labels=LABELS)]) == found
+
+
+@pytest.mark.parametrize(
+    ("times", "found"), [(0.96, []), (1.04, []), (0.94, ["rate-and-step"]), (1.06, ["rate-and-step"])]
+)
+def test_a_rate_and_a_step_agree_within_five_per_cent(times: float, found: list[str]) -> None:
+    points = [
+        Point(row=2 + place, devices=1 << place, batch=8, step_s=step, tokens_per_s=8 / step * times, labels=LABELS)
+        for place, step in enumerate((0.04, 0.03))
+    ]
+    assert sorted(set(codes(points))) == found

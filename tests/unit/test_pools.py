@@ -107,6 +107,12 @@ def test_a_plan_from_python_is_that_of_the_command_line() -> None:
             nhalf.plan("llama-3.1-70b", on="h100-sxm", **bad)
 
 
+def test_degrees_and_batches_narrow_a_plan_from_python() -> None:
+    found = nhalf.plan("llama-3.1-70b", on="h100-sxm", weights="fp8", tp=4, batch=16)
+    assert {each.layout.tensor_parallel for each in found.candidates} == {4}
+    assert {int(batch) for each in found.candidates for batch in each.batches} == {16}
+
+
 def test_a_plan_is_a_frame_and_a_chart() -> None:
     found = nhalf.plan("llama-3.1-70b", on="h100-sxm", weights="fp8")
     frame = found.to_polars()

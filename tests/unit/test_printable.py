@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.command import refused
 
 from nhalf.cli import output
 from nhalf.printable import shown, shown_json
 from nhalf.report.canvas import Canvas, grid
 from nhalf.report.page import Page, Section, Table, html
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOSTILE = "x\x1b]0;PWNED\x07\x9b2J\u202eabc\u200b\r\ud800\U000e0041"
 HARMLESS = r"x\x1b]0;PWNED\x07\x9b2J\u202eabc\u200b\r\ud800\U000e0041"
@@ -71,10 +68,8 @@ def test_html_shows_escapes() -> None:
     assert text.count(HARMLESS.partition("]")[0]) >= 6
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    error = OSError(13, "Permission denied", str(tmp_path / "a.csv"))
-    assert output.undone(error).startswith(f"'{str(tmp_path)[:30]}")
-    assert "the file cannot be read: Permission denied" in output.undone(error)
-    assert output.undone(OSError(28, "No space left on device")) == (
-        "the answer cannot be written: No space left on device"
-    )
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    for command in (["calibrate", "a" * 300], ["decode", "llama-3.1-8b", "--on", "h100-sxm", "--stack", "a" * 300]):
+        message = refused(*command)
+        assert message.startswith("nhalf: ")
+        assert "aaa...': the file cannot be read: File name too long. Do: check the path." in message

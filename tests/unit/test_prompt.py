@@ -181,10 +181,10 @@ def test_the_cache_of_a_prompt_is_handed_over_by_every_device() -> None:
 
 
 def test_the_link_of_a_cache_is_a_name_or_two_quantities() -> None:
-    given = cache_link(Options().updated({"kv_transfer": "5us, 50GB/s"}))
+    given = cache_link(Options().having({"kv_transfer": "5us, 50GB/s"}))
     assert given is not None
     assert (given.latency_s, given.bandwidth_bytes_per_s) == (5e-6, 50e9)
-    named = cache_link(Options().updated({"kv_transfer": "ib-ndr"}))
+    named = cache_link(Options().having({"kv_transfer": "ib-ndr"}))
     assert named is not None
     assert named.bandwidth_bytes_per_s == 50e9
     assert cache_link(Options()) is None

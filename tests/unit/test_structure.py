@@ -1,4 +1,4 @@
-"""The plan of the house agrees with the house: docs/structure.md, the import floors, and the pinned versions."""
+"""The plan of the house agrees with the house: its page, the import floors, and the pinned versions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "nhalf"
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
-# - `nhalf.units`: Parses and formats quantities.
-ENTRY = re.compile(r"^\s*[-*] `(?P<module>nhalf[\w.]*)`: (?P<text>.*)$")
-NEW_SENTENCE = re.compile(r"[.!?] +[A-Z]")
-
 
 def modules() -> list[str]:
     """Return the dotted name of every module and package of nhalf."""
@@ -30,24 +26,23 @@ def modules() -> list[str]:
     return sorted(names)
 
 
-def entries() -> list[tuple[str, str]]:
-    """Return (module, sentence) of every entry in docs/structure.md."""
-    page = ROOT / "docs" / "structure.md"
-    found = [ENTRY.match(line) for line in page.read_text(encoding="utf-8").splitlines()]
-    return [(match["module"], match["text"].strip()) for match in found if match]
+def rooms() -> set[str]:
+    """Return the name of every room and module right below nhalf."""
+    return {module.split(".")[1] for module in modules() if "." in module}
 
 
-def test_structure_page_lists_exactly_the_modules() -> None:
-    listed = [module for module, _ in entries()]
-    twice = sorted({module for module in listed if listed.count(module) > 1})
-    missing = sorted(set(modules()) - set(listed))
-    gone = sorted(set(listed) - set(modules()))
-    assert (missing, gone, twice) == ([], [], []), "docs/structure.md: (missing, gone, listed twice)"
+def test_structure_page_names_every_room_and_nothing_that_is_gone() -> None:
+    text = (ROOT / "docs" / "structure.md").read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+", text))
+    assert rooms() - words - {"__main__"} == set()
+    paths = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.(?:py|toml|csv))?)`", text)
+    gone = [path for path in paths if not any((place / path).exists() for place in (ROOT, PACKAGE))]
+    assert gone == []
 
 
-def test_structure_page_has_one_sentence_a_module() -> None:
-    bad = [module for module, text in entries() if not text.endswith(".") or NEW_SENTENCE.search(text)]
-    assert bad == [], "docs/structure.md: one sentence on one line, with its full stop, for each of these"
+def test_pages_are_read_in_one_sitting() -> None:
+    pages = [ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]
+    assert {page.name: lines for page in pages if (lines := page.read_text(encoding="utf-8").count("\n")) > 250} == {}
 
 
 def test_every_module_begins_with_a_docstring() -> None:
@@ -62,8 +57,7 @@ def test_every_module_begins_with_a_docstring() -> None:
 def test_every_room_has_a_floor() -> None:
     floors = next(c for c in PYPROJECT["tool"]["importlinter"]["contracts"] if c["id"] == "floors")
     known = {room.strip(" ()") for layer in floors["layers"] for room in layer.split("|")}
-    rooms = {module.split(".")[1] for module in modules() if "." in module}
-    assert rooms <= known
+    assert rooms() <= known
 
 
 def test_every_test_folder_is_run() -> None:

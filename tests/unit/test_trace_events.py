@@ -447,3 +447,13 @@ def test_a_time_of_four_hundred_digits_is_a_lost_event(tmp_path: Path) -> None:
     path.write_bytes(big(10).replace(b"1010.0", b"9" * 400))
     found = read(path)
     assert (found.events, found.lost) == (9, 1)
+
+
+@pytest.mark.parametrize(("written", "ranks"), [("[0, 1]", (0, 1)), ("[0,,1]", None), (f"[{'9' * 5000}]", None)])
+def test_the_ranks_of_a_group_are_numbers_or_none(tmp_path: Path, written: str, ranks: tuple[int, ...] | None) -> None:
+    document = json.loads(big(3))
+    document["distributedInfo"] |= {"pg_config": [{"pg_name": "0", "ranks": written}], "world_size": 10**30}
+    path = tmp_path / "rank0.json"
+    path.write_text(json.dumps(document))
+    assert read(path).header.groups.get("0") == ranks
+    assert read(path).header.world_size is None

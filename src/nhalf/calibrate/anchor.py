@@ -53,7 +53,7 @@ class Anchor:
 
 
 def parse_anchor(text: str) -> Anchor:
-    """Return the anchor that a text means: `tp=8,batch=16: 9.8ms`.
+    """Parse an anchor such as `tp=8,batch=16: 9.8ms`.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def _require_one(anchor: Anchor, key: str, values: set[int]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Pull:
-    """What anchors do to the constants of a stack: where they were, where they are, and which of them are theirs."""
+    """The constants of a stack before and after a fit to anchors, and the names of those that the anchors moved."""
 
     before: Mapping[str, float]
     fitted: Fitted
@@ -202,7 +202,7 @@ def _pull(measured: Sequence[Scenario], anchors: Sequence[Anchor]) -> _Pull:
 
 
 def _believable(step: Response, scenario: Scenario, anchor: Anchor, predicted_s: float) -> None:
-    """Refuse an anchor that cannot be, or that a fit would only ignore.
+    """Refuse an anchor that is impossible, or so far off that the fit would ignore it.
 
     Raises
     ------

@@ -63,7 +63,7 @@ class Derived:
 
 
 def derive(measured: Evidence, prior: Prior, families: Mapping[str, str]) -> Derived:
-    """Return what the runs tell; `families` maps each model to its family."""
+    """Return the constants and bands that the runs give; `families` maps each model to its family."""
     fitted = measured.fit(prior, correlation=ONE_EACH)
     spread = bootstrap(measured, prior, fitted.constants)
     family = np.array([families[model] for model in measured.model.tolist()])
@@ -87,7 +87,7 @@ def kinds(measured: Evidence) -> dict[str, Mask]:
 
 
 def _widths(measured: Evidence, errors: Mapping[str, Sequence[Array]], of_kind: Mask) -> dict[str, tuple[float, float]]:
-    """Return the half-widths of one kind of model by what is new; nothing new is narrower than what was seen.
+    """Return the half-widths of one kind of model by what is new to a prediction, none narrower than for what was seen.
 
     A new system may be of a generation that is new too, so it has the wider of both.
     """

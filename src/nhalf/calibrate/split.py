@@ -124,14 +124,14 @@ def _experts(layout: Layout) -> str:
 
 
 def _batch(runs: Mapping[int, list[_Run]]) -> float:
-    """Return the batch of a load."""
+    """Return the batch of a load, by which splits are sorted."""
     first = next(iter(runs.values()))[0]
     batch = first.scenario.workload.batch
     return float(batch[first.place] if isinstance(batch, np.ndarray) else batch)
 
 
 def _splits(several: list[tuple[tuple[str, ...], dict[int, list[_Run]]]]) -> Iterator[Split]:
-    """Yield the split of each load."""
+    """Yield the split of each load that was measured on enough device counts."""
     for key, runs in several:
         counts = sorted(runs)
         times = [float(np.median([run.step_s for run in runs[count]])) for count in counts]

@@ -24,7 +24,7 @@ _FEW: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StackFit:
-    """What the runs of a stack tell: its constants, how far off the fit is, and the half-widths of its band.
+    """A refit of one stack: its constants, its errors on runs held out, and the half-widths of its band.
 
     `held_out_error` is the median of |predicted / measured - 1| over runs that the constants had not seen,
     `median_error` over those that they had. `before_error` is what the constants of all stacks give. Of one run none
@@ -47,7 +47,7 @@ class StackFit:
 
     @property
     def values(self) -> dict[str, float]:
-        """Return the value of each constant."""
+        """Return the refitted constants by name."""
         return {each.name: each.value for each in self.constants}
 
 

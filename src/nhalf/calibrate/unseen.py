@@ -63,7 +63,7 @@ def _data(constants: Mapping[str, float]) -> dict[str, Datum]:
 
 
 def _with(whole: Predictions, other: Predictions, rows: Indices) -> Predictions:
-    """Return predictions with some rows of others."""
+    """Return predictions in which some rows are replaced."""
     numbers = {name: _replaced(values, other.numbers[name], rows) for name, values in whole.numbers.items()}
     binding, fits = list(whole.binding), list(whole.fits_memory)
     for row in rows.tolist():
@@ -73,7 +73,7 @@ def _with(whole: Predictions, other: Predictions, rows: Indices) -> Predictions:
 
 
 def _replaced(whole: Numbers, other: Numbers, rows: Indices) -> Numbers:
-    """Return an array with some entries of another."""
+    """Return an array in which some entries are replaced."""
     merged = whole.copy()
     merged[rows] = other[rows]
     return merged

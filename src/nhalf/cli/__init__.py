@@ -80,6 +80,18 @@ class _LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; what the system refuses it to read is an error of its input."""
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.filename is None:
+                raise  # the answer cannot be written
+            from nhalf.errors import InputError, quoted
+
+            what = f"the file cannot be read: {error.strerror or error}"
+            raise InputError(what, where=quoted(str(error.filename)), do="check the path") from error
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -145,9 +157,7 @@ def _told(error: BaseException) -> tuple[str, int]:
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return "interrupted", _INTERRUPTED
     if isinstance(error, OSError):
-        from nhalf.cli.output import undone
-
-        return undone(error), 2
+        return f"the answer cannot be written: {error.strerror or error}", 2
     return f"internal error: {type(error).__name__}: {error}. This is a defect of nhalf", 1
 
 

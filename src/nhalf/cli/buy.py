@@ -70,13 +70,13 @@ def answer(command: str, model: str, texts: tuple[str, ...], given: Mapping[str,
     for warning in told:
         output.warn(warning)
     page_file.write(given["pages"], lambda: _page(found, list(defaults), list(told)))
-    after = _next(asked, found[0].batches)
+    next_command = _next(asked, found[0].batches)
     forms.show(
         View(
             document=lambda: document(command, found, list(defaults), list(told)),
             rows="options",
-            brief=lambda: brief(found, list(defaults), next_command=after, priced=command == "buy"),
-            detail=lambda canvas: report.write(found, list(defaults), canvas, next_command=after),
+            brief=lambda: brief(found, list(defaults), next_command=next_command),
+            detail=lambda canvas: report.write(found, list(defaults), canvas, next_command=next_command),
         )
     )
 

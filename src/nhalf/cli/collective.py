@@ -53,13 +53,13 @@ def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str,
         return
     found = answers[0]
     page_file.write(pages, lambda: page(found))
-    after = _next(str(asked[0].system) if found.question.library else "")
+    next_command = _next(str(asked[0].system) if found.question.library else "")
     forms.show(
         View(
             document=lambda: document(found),
             rows="rows",
-            brief=lambda: brief(found, next_command=after),
-            detail=lambda canvas: report.write(found, canvas, next_command=after),
+            brief=lambda: brief(found, next_command=next_command),
+            detail=lambda canvas: report.write(found, canvas, next_command=next_command),
         )
     )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nhalf import units
 from nhalf.cli import flags, following, forms
 from nhalf.decide.crossovers import of_link, turns
 from nhalf.errors import InputError
@@ -18,6 +19,7 @@ from nhalf.report.view import View, write_brief
 
 if TYPE_CHECKING:
     from nhalf.decide.crossovers import Turn
+    from nhalf.report.view import Brief
 
 
 @click.command()
@@ -28,12 +30,12 @@ if TYPE_CHECKING:
 def crossover(model: str, link: str | None, **given: str | None) -> None:
     """Say from which batch on the collectives of MODEL turn from latency to bandwidth, by both measures of it."""
     if link is not None:
-        stated = [flag for flag, value in given.items() if value not in (None, (), False)]
+        stated = [flag for flag, value in given.items() if value]
         if stated:
             raise InputError(f"a bare link has no {stated[0]}", where="--link", do="leave it out, or leave --link out")
         _of_link(model, link)
         return
-    degrees = None if given["tp"] is None else flags.counts(given["tp"], "tp")
+    degrees = None if given["tp"] is None else units.parse_int_list(given["tp"], where="--tp")
     scenarios = load(flags.request(model, {**given, "tp": None}), degrees=degrees)
     found = turns(scenarios)
     after = _next(report.leading(found))
@@ -53,7 +55,7 @@ def _of_link(model: str, text: str) -> None:
     found = of_link(transformer, link_of(text, where="--link"), text)
     after = following.command("crossover", {"--link": None, "--on": "h100-sxm"})
 
-    def made() -> crossover_brief.Brief:
+    def made() -> Brief:
         return crossover_brief.of_link(found, transformer.name, transformer.block_count, next_command=after)
 
     forms.show(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from nhalf import units
 from nhalf.errors import InputError
 from nhalf.loading import readers
 from nhalf.loading.inputs import BY_NAME, of_command
@@ -83,11 +82,6 @@ def _without_lengths(saved: Request, stated: Mapping[str, Any]) -> Request:
         return saved
     assumed = {name: reason for name, reason in saved.assumed.items() if name not in dropped}
     return replace(saved, assumed=assumed, **dict.fromkeys(dropped))  # type: ignore[arg-type]
-
-
-def counts(text: str, flag: str) -> tuple[int, ...]:
-    """Return the whole numbers that a flag lists."""
-    return units.parse_int_list(text, where=f"--{flag.replace('_', '-')}")
 
 
 def written_as(file: str | None, suffix: str, holds: str) -> None:

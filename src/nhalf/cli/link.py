@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from nhalf import units
-from nhalf.cli import forms, output
+from nhalf.cli import forms
 from nhalf.cli.quantities import WithQuantities
 from nhalf.decide.ladder import ladder
 from nhalf.errors import InputError
 from nhalf.loading.links import link as read_link
 from nhalf.report import link as report
+from nhalf.report.view import View
 
 _TWO = 2
 
@@ -28,8 +29,11 @@ def link(link_or_latency: tuple[str, ...], sizes: tuple[str, ...]) -> None:
     points = ladder(found, asked)
     name = " ".join(link_or_latency)
     shown = [point for point in points if point.asked] or points
-    if forms.write(lambda: report.document(name, found, shown, origins), "points"):
-        return
-    canvas = output.canvas()
-    report.write(name, found, points, origins, canvas)
-    output.write(canvas.text)
+    forms.show(
+        View(
+            document=lambda: report.document(name, found, shown, origins),
+            rows="points",
+            brief=lambda: report.brief(name, found, points),
+            detail=lambda canvas: report.write(name, found, points, origins, canvas),
+        )
+    )

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from nhalf.errors import quoted
 from nhalf.printable import shown, shown_json
 from nhalf.report.canvas import Canvas
 
@@ -45,14 +44,6 @@ def warn(message: str) -> None:
 def tell(text: str) -> None:
     """Write a line to standard error."""
     click.echo(shown(text), err=True)
-
-
-def undone(error: OSError) -> str:
-    """Return what the system refused to do, and with which file; only reads come here, besides the answer itself."""
-    why = error.strerror or str(error)
-    if error.filename is None:
-        return f"the answer cannot be written: {why}"
-    return f"{quoted(str(error.filename))}: the file cannot be read: {why}. Do: check the path."
 
 
 def _shown(text: str) -> str:

@@ -11,8 +11,8 @@ from nhalf.decide.candidates import GOALS
 from nhalf.errors import NoAnswerError
 from nhalf.loading.planning import SEARCHED, Limits, named, planned
 from nhalf.report import plan as report
-from nhalf.report import plan_brief
 from nhalf.report import plan_several as several
+from nhalf.report.plan_brief import brief, several_brief
 from nhalf.report.plan_document import document
 from nhalf.report.plan_words import require_answer
 from nhalf.report.view import View
@@ -77,22 +77,17 @@ def _write(plans: Sequence[Named], every: bool, prices: Sequence[str | None]) ->
     def made() -> dict[str, Any]:
         return document(found, asked, every=every) if alone else several.document(plans, every=every)
 
-    if alone:
-        view = View(
+    after = "" if alone else plan_next.alone(plans, prices)
+    forms.show(
+        View(
             document=made,
             rows="rows",
-            brief=lambda: plan_brief.brief(found, asked),
-            detail=lambda canvas: report.write(found, asked, canvas),
+            brief=lambda: brief(found, asked) if alone else several_brief(plans, after.partition("  # ")[0]),
+            detail=lambda canvas: (
+                report.write(found, asked, canvas) if alone else several.write(plans, canvas, next_command=after)
+            ),
         )
-    else:
-        after = plan_next.alone(plans, prices)
-        view = View(
-            document=made,
-            rows="rows",
-            brief=lambda: plan_brief.several(plans, next_command=after.partition("  # ")[0]),
-            detail=lambda canvas: several.write(plans, canvas, next_command=after),
-        )
-    forms.show(view)
+    )
 
 
 def _page(plans: Sequence[Named]) -> Page:

@@ -21,8 +21,8 @@ from nhalf.report import predict as report
 def predict(cases: str, target: str | None, stack: str | None, **defaults: str | None) -> None:
     """Predict every row of CASES.csv: time per token with its 80 % band, a range for the first token, what binds.
 
-    Columns: model, system, engine, weight_dtype, moe_dtype, kv_dtype, isl, osl, concurrency, tp, pp, attention_dp,
-    moe_tp, moe_ep; others pass through, and what was measured is never read.
+    Columns: model, system, engine, weight_dtype, moe_dtype, kv_dtype, isl, osl, concurrency, tp, pp, cp,
+    attention_dp, moe_tp, moe_ep; others pass through, and what was measured is never read.
     """
     from nhalf.loading.case_assumptions import assumptions
     from nhalf.loading.case_table import read_table

@@ -11,7 +11,8 @@ import click
 
 from nhalf.cli import flags, following, forms, output, page_file
 from nhalf.cli.quantities import Count
-from nhalf.cli.sweep_table import Nothing, Progress, Standard, check_room, files_of
+from nhalf.cli.sweep_progress import Progress
+from nhalf.cli.sweep_table import Nothing, Standard, check_room, files_of
 from nhalf.decide import farm
 from nhalf.decide.grid import TASK_POINTS, Tally
 from nhalf.errors import InputError

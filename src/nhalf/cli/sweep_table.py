@@ -1,13 +1,9 @@
-"""Where the rows of a sweep go, whether there is room for them, and how far it is."""
+"""Where the rows of a sweep go, and whether there is room for them."""
 
 from __future__ import annotations
 
 import shutil
-import sys
-import time
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from nhalf import units
 from nhalf.cli import forms, output, page_file
@@ -18,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_EVERY_S = 10.0
 _ROW_BYTES = {False: 200, True: 50}  # of a row of text and of Parquet, at least
 
 
@@ -61,14 +56,6 @@ def check_room(path: Path, points: int) -> None:
         )  # fmt: skip
 
 
-def _span(seconds: float) -> str:
-    """Return a time [s] in the unit that suits it."""
-    for length, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {name}"
-    return f"{seconds:.0f} s"
-
-
 class Nothing:
     """No table: only a page, or what the points say as a whole, was asked for."""
 
@@ -102,28 +89,3 @@ class Standard:
     def abandon(self) -> str:
         """Leave what was written."""
         return ""
-
-
-class Progress:
-    """How far a sweep is, on standard error: a line that is written over on a terminal, else one now and then."""
-
-    def __init__(self, points: int) -> None:
-        self.points, self.begun = points, time.monotonic()
-        self.told = self.begun
-        self.terminal = sys.stderr.isatty()
-
-    def at(self, done: int) -> None:
-        """Say how far it is, when there is something new to say."""
-        now = time.monotonic()
-        if now - self.told < (0.2 if self.terminal else _EVERY_S):
-            return
-        self.told = now
-        rate = done / (now - self.begun)
-        left = (self.points - done) / rate
-        line = f"sweep: {100 * done / self.points:.0f} % of {self.points} points, {rate:.3g}/s, {_span(left)} left"
-        click.echo(f"\r\x1b[K{line}" if self.terminal else line, err=True, nl=not self.terminal)
-
-    def end(self) -> None:
-        """Wipe the line."""
-        if self.terminal:
-            click.echo("\r\x1b[K", err=True, nl=False)

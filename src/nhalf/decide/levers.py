@@ -26,9 +26,9 @@ class Lever:
 
 
 _WORDS = {
-    "intra_node": "link inside the node",
-    "inter_node": "link between nodes",
-    "inter_rack": "link between racks",
+    "intra_node": "in-node link",
+    "inter_node": "NIC",
+    "inter_rack": "NIC between racks",
 }
 
 
@@ -56,14 +56,14 @@ def levers(scenario: Scenario) -> list[Lever]:
     changes = []
     if scenario.layout.devices > 1:
         changes = [
-            ("half the software time of a collective", "stack.software_factor", 0.5),
-            ("half the in-model excess of a collective", "stack.collective_excess_s", 0.5),
+            ("half the kernel software", "stack.software_factor", 0.5),
+            ("half the waiting in the model", "stack.collective_excess_s", 0.5),
         ]
     changes += [
-        ("twice the memory bandwidth", "system.device.memory_bandwidth_bytes_per_s", 2.0),
-        ("half the fixed time of a layer", "stack.layer_time_s", 0.5),
-        ("half the fixed time of a step", "stack.step_time_s", 0.5),
-        ("twice the arithmetic", "system.device.bf16_flop_per_s", 2.0),
+        ("2x HBM bandwidth", "system.device.memory_bandwidth_bytes_per_s", 2.0),
+        ("half the per-layer overhead", "stack.layer_time_s", 0.5),
+        ("half the per-step overhead", "stack.step_time_s", 0.5),
+        ("2x arithmetic", "system.device.bf16_flop_per_s", 2.0),
     ]
     tiers = [[_lever(scenario, change, now) for change in link_changes(tier)] for tier in _tiers(scenario)]
     # A group that crosses nodes may leave the links inside them out, as one ring over all NICs does.
@@ -75,8 +75,8 @@ def link_changes(tier: str) -> tuple[tuple[str, str, float], tuple[str, str, flo
     """Return the name, the path and the factor of twice the bandwidth and of half the latency of a tier's links."""
     stem, where = f"system.fabric.{tier}.", _WORDS[tier]
     return (
-        (f"a {where} twice as wide", f"{stem}bandwidth_bytes_per_s", 2.0),
-        (f"half the latency of a {where}", f"{stem}latency_s", 0.5),
+        (f"2x {where} bandwidth", f"{stem}bandwidth_bytes_per_s", 2.0),
+        (f"half the {where} latency", f"{stem}latency_s", 0.5),
     )
 
 

@@ -99,7 +99,7 @@ def _notes(fit: CurveFit) -> Iterator[Note]:
 
 
 def _of_form(fit: CurveFit) -> Iterator[Note]:
-    """Yield what the shape of the curve says."""
+    """Yield notes on the shape of the curve: switches, gaps, in place against out of place."""
     series = fit.series
     if len(fit.segments) > 1:
         sizes = ", ".join(units.format_size(segment.from_bytes) for segment in fit.segments[1:])
@@ -154,7 +154,7 @@ def _bus_bandwidth(fit: CurveFit) -> float | None:
 
 
 def _above_the_link(fit: CurveFit, system: System) -> list[Note]:
-    """Return that the switch must have reduced, when an all-reduce is faster than its link."""
+    """Return a note where the bus bandwidth exceeds the link: an all-reduce was then added up in the network."""
     seen, link = _bus_bandwidth(fit), _ceiling(fit, system)
     if seen is None or seen <= link:
         return []

@@ -40,7 +40,7 @@ _OF_OTHER_LIBRARIES: Final = ("kernel benchmark", "mscclpp", "nccom-test", "nvsh
 
 
 def of_own_test(key: SeriesKey) -> bool:
-    """Return whether no program of nccl-tests measures what a curve is of."""
+    """Tell whether a curve is of an operation that nccl-tests does not measure."""
     return bool(key.test) and key.op not in _NCCL
 
 

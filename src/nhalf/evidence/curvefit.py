@@ -30,7 +30,7 @@ third (sizes at n_1/2 / 4 and 4 n_1/2: 0.64 n_1/2); further apart nothing is sai
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CurveFit:
-    """One series and what it says.
+    """What was fitted to one series, and the reason for each value that it does not hold.
 
     `latency` [s] is the fixed time of the whole operation, from the first segment; `bandwidth` [bytes/s] counts the
     size column, from the last; each is None when its refusal says why, and a refused value that is worth a guess (two
@@ -102,7 +102,7 @@ class CurveFit:
         return float(math.exp(x[last] + share * (x[last + 1] - x[last])))
 
     def _doubling(self) -> int | None:
-        """Return the index of the last point within twice the floor, if one beyond it follows."""
+        """Return the index of the last point within twice the floor; None when no later point exceeds it."""
         if self.floor_s is None or self.latency_refusal:
             return None
         _, times = self.fitted_points

@@ -32,11 +32,11 @@ class Gate:
 
     @property
     def text(self) -> str:
-        """Return it as it was written."""
+        """Return the limit as the user wrote it."""
         return self.limit.text
 
     def tripped(self, fit: Fit) -> list[str]:
-        """Return a sentence for every curve that trips it.
+        """Return a sentence for every curve whose value is beyond the limit.
 
         Raises WeakEvidenceError when no curve has the value at all.
         """
@@ -75,7 +75,7 @@ def _time(fit: Fit, curve: CurveFit, size_bytes: float) -> float | None:
 
 
 def parse(text: str) -> Gate:
-    """Return the gate that a text means.
+    """Parse a limit such as `latency>30us`.
 
     Raises InputError when it is no gate, or its value has the wrong unit.
     """

@@ -69,7 +69,7 @@ def _doubt(series: Series, segment: Segment) -> Doubt:
 
 
 def _others(series: Series, segment: Segment) -> tuple[dict[str, Line], Doubt]:
-    """Return the line of a segment as other readings of the same rows give it, and its doubts."""
+    """Return the lines through a segment's in-place times and fastest runs, and the doubts about its own line."""
     doubt = _doubt(series, segment)
     found: dict[str, Line] = {}
     index = np.nonzero(series.good)[0][segment.points]

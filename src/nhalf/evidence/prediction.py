@@ -103,7 +103,7 @@ class Curve:
         return efficiency * link / float(sent_share(np.array(self.ranks), doubled=doubled))
 
     def each(self, sizes_bytes: Array) -> Array:
-        """Return the ranks once for every size."""
+        """Return the number of ranks as an array with one entry a size."""
         return np.full(len(sizes_bytes), self.ranks)
 
     def _below(self, asked: Array, log_time: Array) -> tuple[Array, Array]:

@@ -29,7 +29,7 @@ _TRIPLE: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesKey:
-    """What tells one series from another; None or empty where nobody said."""
+    """The fields by which two series differ; None or empty where the log does not state them."""
 
     op: Op | None
     test: str

@@ -25,12 +25,12 @@ def of_curve(fit: CurveFit) -> str:
 
 
 def is_wrong(fit: CurveFit) -> bool:
-    """Tell whether the tool found wrong results: its times are then of a fault, wherever it shows."""
+    """Tell whether the tool found wrong results: then even its times at other sizes may come from a fault."""
     return any(note.code == "wrong-results" for note in fit.notes)
 
 
 def _wrong(fit: CurveFit) -> str:
-    """Return that results were wrong, before any number; nothing where none were."""
+    """Return the warning that results were wrong, which comes before any number; empty where none were."""
     if not is_wrong(fit):
         return ""
     sizes = ", ".join(units.format_size(size) for size in fit.series.wrong_sizes_bytes)
@@ -78,6 +78,6 @@ def _is_guess(fit: CurveFit) -> bool:
 
 
 def _single(fit: CurveFit) -> str:
-    """Return the one time that is left to say."""
+    """Return the sentence for a curve of a single time."""
     time = units.format_time(fit.floor_s or 0.0)
     return f"{'one time' if fit.series.rows == 1 else 'smallest time'} {time}"

@@ -17,6 +17,7 @@ from nhalf.layout import Layout, check
 from nhalf.loading.changes import unit_of
 from nhalf.loading.degrees import FIELDS, FLAGS, Degrees
 from nhalf.loading.inputs import BY_NAME, INPUTS, of_part
+from nhalf.loading.kv_rule import SEVERAL
 from nhalf.loading.request import scenarios
 from nhalf.loading.switches import check_split
 
@@ -86,8 +87,16 @@ def grid(request: Request, texts: Sequence[str]) -> Loaded:
         raise InputError(f"no point is legal: {cells[0].reason}", where="--axis", do="give values that are")
     made = Grid(outer=tuple(axis.name for axis in outer), cells=cells, inner=inner)
     swept = {"--batch" if axis.path == "workload.batch" else f"--{axis.name}" for axis in inner}
-    defaults = tuple(default for default in loaded.defaults if default.flag not in swept)
+    defaults = tuple(_said(default, cells) for default in loaded.defaults if default.flag not in swept)
     return Loaded(grid=made, base=base, defaults=defaults, warnings=loaded.warnings)
+
+
+def _said(default: Default, cells: Sequence[Cell]) -> Default:
+    """Return a default, with every dtype of the cache where machines and stacks of a grid take several."""
+    if default.flag != "--kv":
+        return default
+    taken = dict.fromkeys(cell.scenario.workload.kv_dtype for cell in cells if cell.scenario is not None)
+    return default if len(taken) == 1 else replace(default, value=" or ".join(taken), reason=SEVERAL)
 
 
 def _axes(request: Request, texts: Sequence[str]) -> list[_Axis]:
@@ -168,7 +177,7 @@ def _cells(
 def _cell(labels: tuple[str | int, ...], found: Scenario, layout: Layout, paths: dict[str, Any]) -> Cell:
     """Return one cell: its scenario, or why its layout is not legal."""
     try:
-        moved = found.having(paths)
+        moved = found.having(paths) if paths else found
         check(layout, moved.transformer, moved.system.fabric)
         check_split(layout.context_parallel, moved.workload.context_tokens)
     except InputError as error:

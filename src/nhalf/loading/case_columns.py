@@ -63,7 +63,7 @@ def _drafted(found: Mapping[str, Array], refused: list[str]) -> None:
 
 def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
     """Return a column as numbers; a cell that is none refuses its row."""
-    numbers = {text: _number(text) for text in set(texts)}
+    numbers = {text: number_of(text) for text in set(texts)}
     wrong = {text for text, number in numbers.items() if text and math.isnan(number)}  # an empty cell is none
     for row, text in enumerate(texts) if wrong else ():
         if text in wrong:
@@ -71,7 +71,7 @@ def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
     return np.array([numbers[text] for text in texts])
 
 
-def _number(text: str) -> float:
+def number_of(text: str) -> float:
     """Return the number of a cell, NaN where it is none; digits of other alphabets, which Python reads, are none."""
     try:
         return float(text) if text.isascii() else math.nan
@@ -95,7 +95,7 @@ def degree(text: str, name: str, *, where: str = "") -> int:
     InputError
         It is no whole number of 1 or more, or more than any machine has devices.
     """
-    number = _number(text or "1")
+    number = number_of(text or "1")
     if not (1 <= number <= MOST_DEVICES and number.is_integer()):
         what = f"{name} {text!r}" if where and where != name else repr(text)
         allowed = f"1 to {MOST_DEVICES:,}" if number > MOST_DEVICES else ""

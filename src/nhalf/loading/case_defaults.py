@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf.catalog import store
 from nhalf.errors import InputError, did_you_mean
-from nhalf.loading.case_columns import DEGREES, LARGEST, NUMBERS, degree
+from nhalf.loading.case_columns import DEGREES, LARGEST, NUMBERS, degree, number_of
 from nhalf.loading.dtypes import DTYPES
 from nhalf.loading.inputs import INPUTS, TABLES
 from nhalf.loading.model import model_of
@@ -38,8 +38,8 @@ def check(said: Mapping[str, str], *, where: str = "") -> None:
                 raise InputError(f"dtype {text!r} is not known", where=place, do=did_you_mean(text, DTYPES))
         elif name in DEGREES:
             degree(text, name, where=place)
-        elif name in NUMBERS:
-            _number(text, name, place)
+        elif name in NUMBERS and not 0 <= number_of(text) <= LARGEST:
+            raise InputError(f"{name} {text!r} is not a number", where=place, allowed=f"0 to {LARGEST:,.0f}")
 
 
 def _model(text: str, where: str) -> None:
@@ -54,19 +54,3 @@ def _model(text: str, where: str) -> None:
         model_of(text)
     except InputError as error:
         raise InputError(error.what, where=where, allowed=error.allowed, do=error.do) from error
-
-
-def _number(text: str, name: str, where: str) -> None:
-    """Refuse a text that is no number of sequences or tokens.
-
-    Raises
-    ------
-    InputError
-        It is none.
-    """
-    try:
-        found = float(text)
-    except ValueError:
-        found = float("nan")
-    if not 0 <= found <= LARGEST:
-        raise InputError(f"{name} {text!r} is not a number", where=where, allowed=f"0 to {LARGEST:,.0f}")

@@ -1,9 +1,9 @@
 """Case tables: rows of serving runs, one model, system, engine, layout and load each, gathered into array scenarios.
 
 Columns are named as in the data that the calibration reads: `model`, `system`, `engine`, `weight_dtype`, `moe_dtype`,
-`kv_dtype`, `isl`, `osl` (or `context`), `concurrency` (per server; or `batch`), `tp`, `pp`, `attention_dp`, `moe_tp`,
-`moe_ep`, and where they matter `mode`, `library`, `tokens_per_step`, `accepted_tokens`. Others pass through; what was
-measured is never looked at here.
+`kv_dtype`, `isl`, `osl` (or `context`), `concurrency` (per server; or `batch`), `tp`, `pp`, `cp`, `attention_dp`,
+`moe_tp`, `moe_ep`, and where they matter `mode`, `library`, `tokens_per_step`, `accepted_tokens`. Others pass through;
+what was measured is never looked at here.
 """
 
 from __future__ import annotations

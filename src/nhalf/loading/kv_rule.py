@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _NARROW = "fp8"
 _WIDE = "bf16"
 _CONFIG = "the config says so"
+SEVERAL = "what servers mostly run with each system, engine and checkpoint; the bands hold fp8 and bf16"
+"""The reason where one answer is about several."""
 
 
 def _likely(config: str, weights: str, engine: str, architecture: str) -> tuple[str, str]:

@@ -87,7 +87,7 @@ def standard(layouts: Sequence[Scenario]) -> tuple[str, ...]:
     names = {
         lever.name: f"{lever.name}: {lever.path}=x{lever.factor:g}" for layout in layouts for lever in levers(layout)
     }
-    return (*names.values(), "half the time of a launch by the host: stack.host_launch_s=x0.5")
+    return (*names.values(), "half the host's kernel launch: stack.host_launch_s=x0.5")
 
 
 def parse(text: str) -> Offer:

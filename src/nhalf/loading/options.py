@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.loading.inputs import BY_NAME, of_part
+from nhalf.loading.inputs import of_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,18 +27,6 @@ class Options:
         if name not in NAMES:
             raise AttributeError(name)
         return self.given.get(name, False if name in SWITCHES else None)
-
-    def updated(self, values: Mapping[str, Any]) -> Options:
-        """Return the options with some values of flags or keys, texts or plain values, read and put in; None is none.
-
-        Raises
-        ------
-        InputError
-            A value that is not possible.
-        """
-        read = {name: BY_NAME[name].read(value, BY_NAME[name].on_command_line) for name, value in values.items()
-                if value is not None}  # fmt: skip
-        return self.having(read)
 
     def having(self, values: Mapping[str, Any]) -> Options:
         """Return the options with some values, which are read already; None or False takes one away."""

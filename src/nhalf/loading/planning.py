@@ -18,7 +18,7 @@ from nhalf.loading.defaults import Default
 from nhalf.loading.degrees import FIELDS, FLAGS, Degrees
 from nhalf.loading.inputs import BY_NAME, OUTPUT, PROMPT
 from nhalf.loading.options import Options
-from nhalf.loading.request import load, scenarios
+from nhalf.loading.request import keywords, scenarios
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -72,10 +72,15 @@ def planned(request: Request, searched: Mapping[str, object], limits: Limits) ->
     InputError
         A limit, a degree or the launch line is not possible.
     """
+    read = {
+        name: BY_NAME[name].read(value, BY_NAME[name].on_command_line)
+        for name, value in searched.items()
+        if value is not None
+    }
     request, defaults = _open(request, limits)
     prices = _prices(limits.price, request.systems)
     return [
-        _planned(replace(request, systems=(system,)), searched, replace(limits, price=price), defaults)
+        _planned(replace(request, systems=(system,)), read, replace(limits, price=price), defaults)
         for system, price in zip(request.systems, prices, strict=True)
     ]
 
@@ -98,16 +103,14 @@ def _open(request: Request, limits: Limits) -> tuple[Request, tuple[Default, ...
     return request, tuple(defaults)
 
 
-def _planned(
-    request: Request, searched: Mapping[str, object], limits: Limits, defaults: tuple[Default, ...]
-) -> Planned:
+def _planned(request: Request, read: Mapping[str, Any], limits: Limits, defaults: tuple[Default, ...]) -> Planned:
     """Return the plan of one system."""
     loaded = scenarios(request)
-    skew = Options().updated({"skew": searched.get("skew")})
-    base = switches.applied(_with_experts(loaded.scenarios[0], skew), skew)
+    skew = read.get("skew")
+    base = switches.applied(_with_experts(loaded.scenarios[0], skew), Options().having({"skew": skew}))
     launched = None if limits.launched is None else _replicated(limits.launched, base)
     count = _devices(limits.gpus, base, launched)
-    wanted = _wish(searched, limits)
+    wanted = _wish(read, limits)
     judged = None
     if launched is not None:
         check(launched.layout, base.transformer, base.system.fabric)
@@ -120,7 +123,7 @@ def _planned(
         request=request,
         system=base.system.name,
         price=limits.price,
-        skew=skew.skew,
+        skew=skew,
         defaults=taken,
         warnings=(*loaded.warnings, *(f"--launch: {note}" for note in (launched.notes if launched else ()))),
         launched=launched,
@@ -179,17 +182,12 @@ def _devices(gpus: str | None, base: Scenario, launched: Launched | None) -> int
     return count
 
 
-def _wish(searched: Mapping[str, object], limits: Limits) -> Wish:
+def _wish(read: Mapping[str, Any], limits: Limits) -> Wish:
     """Return what is wanted, and what narrows the search."""
     if limits.goal not in GOALS:
         raise InputError(f"{limits.goal!r} is no goal", where="--goal", allowed=", ".join(GOALS))
     if limits.goal == "cost" and limits.price is None:
         raise InputError("the cost needs a price", where="--price", do="add --price '$2.5' (for each GPU and hour)")
-    read: dict[str, Any] = {
-        name: BY_NAME[name].read(value, BY_NAME[name].on_command_line)
-        for name, value in searched.items()
-        if value is not None
-    }
     texts = {name: text for name in ("tpot", "ttft", "price") if (text := getattr(limits, name)) is not None}
     return replace(
         wish(texts),
@@ -222,7 +220,7 @@ def _suggestion(base: Scenario, gpus: int, wanted: Wish) -> str:
     return "quantise with --weights, shorten --isl, or take devices with more memory"
 
 
-def _with_experts(base: Scenario, asked: Options) -> Scenario:
+def _with_experts(base: Scenario, skew: float | None) -> Scenario:
     """Return a scenario, unless it has no experts and a skew of their tokens was asked for.
 
     Raises
@@ -230,7 +228,7 @@ def _with_experts(base: Scenario, asked: Options) -> Scenario:
     InputError
         It has none.
     """
-    if asked.skew is not None and base.transformer.mixture is None:
+    if skew is not None and base.transformer.mixture is None:
         raise InputError(f"{base.transformer.name} has no experts", where="--skew", do="leave it out")
     return base
 
@@ -247,23 +245,21 @@ def plan(
     """Return the plan of a model on so many devices of a system (None: a node), as `nhalf plan` makes it.
 
     `limits` are texts with units: `{"tpot": "20ms", "ttft": "1s", "price": "$2.5"}`; `choices` are those of
-    `nhalf.load` but for degrees. `Plan.chosen` is None where nothing holds the limits; `to_polars()` and `chart()` show
-    all points.
+    `nhalf.load`, of which degrees, exchanges and batches narrow the search. `Plan.chosen` is None where nothing holds
+    the limits; `to_polars()` and `chart()` show all points.
 
     Raises
     ------
     InputError
         An unknown name or choice, an unreadable file, an impossible value.
     """
-    if goal not in GOALS:
-        raise InputError(f"{goal!r} is no goal", where="nhalf.plan", allowed=", ".join(GOALS))
-    if not {"isl", "osl", "context"} & set(choices):
-        choices |= {"isl": PROMPT, "osl": OUTPUT}
-    base = load(model, on=on, tp=1, **choices)
-    count = gpus if gpus is not None else base.system.fabric.devices_per_node
-    if count < 1:
-        raise InputError(f"{count} devices are not possible", where="gpus", allowed="1 or more")
-    return search(base, count, replace(wish(limits or {}), goal=goal))
+    texts = dict(limits or {})
+    wish(texts)  # which says what is no limit
+    request = keywords(model, on, {name: each for name, each in choices.items() if name not in SEARCHED}, "nhalf.plan")
+    searched = {name: choices[name] for name in SEARCHED if name in choices}
+    tpot, ttft, price = (texts.get(name) for name in ("tpot", "ttft", "price"))
+    count = None if gpus is None else str(gpus)
+    return planned(request, searched, Limits(gpus=count, goal=goal, tpot=tpot, ttft=ttft, price=price))[0].plan
 
 
 def wish(limits: dict[str, str]) -> Wish:

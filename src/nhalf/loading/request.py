@@ -28,11 +28,12 @@ from nhalf.transformer import KV_BYTES, WEIGHT_BYTES
 from nhalf.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from nhalf.link import Link
     from nhalf.predict.residual import Bands
     from nhalf.transformer import Transformer
+__all__ = ["Loaded", "Request", "keywords", "load", "scenarios", "with_peers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -135,21 +136,31 @@ def load(model: str, *, on: str, tp: int = 1, batch: Any = 1, **choices: Any) ->
     InputError
         An unknown name or choice, an unreadable file, an impossible value or layout.
     """
-    names = tuple(name for name in inputs.BY_NAME if name not in ("model", "system", "tp", "batch"))
+    return scenarios(keywords(model, on, {"tp": tp, "batch": batch, **choices})).scenarios[0]
+
+
+def keywords(model: str | Path, on: str, choices: Mapping[str, Any], where: str = "nhalf.load") -> Request:
+    """Return the request that keywords of Python make; counts are numbers there, and no texts.
+
+    Raises
+    ------
+    InputError
+        An unknown choice, or a value of another type or beyond its range.
+    """
+    names = tuple(name for name in inputs.BY_NAME if name not in ("model", "system"))
     for name in choices:
         if name not in names:
-            raise InputError(
-                f"there is no choice {name!r}",
-                where="nhalf.load",
-                allowed=", ".join(names),
-                do=did_you_mean(name, names),
-            )
-    counted: dict[str, Any] = {name: checks.whole(value, inputs.BY_NAME[name].on_command_line)
-                               for name, value in {"tp": tp, **choices}.items() if name in FLAGS}  # fmt: skip
-    counted["batch"] = checks.count(batch, "--batch")
-    counted |= {name: checks.count(choices[name], f"--{name}") for name in LENGTHS if choices.get(name) is not None}
+            what = f"there is no choice {name!r}"
+            raise InputError(what, where=where, allowed=", ".join(names), do=did_you_mean(name, names))
+    counted: dict[str, Any] = {}
+    for name, value in choices.items():
+        flag = inputs.BY_NAME[name].on_command_line
+        if name in FLAGS:
+            counted[name] = checks.whole(value, flag)
+        elif name == "batch" or (name in LENGTHS and value is not None):
+            counted[name] = checks.count(value, flag)
     request = Request(model=str(model) if isinstance(model, Path) else model, systems=(on,))
-    return scenarios(request.updated({**choices, **counted})).scenarios[0]
+    return request.updated({**choices, **counted})
 
 
 def _base(

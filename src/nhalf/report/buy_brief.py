@@ -1,4 +1,4 @@
-"""The first screens of `nhalf buy` and `nhalf whatif`: what each change saves by batch, and whether one can tell."""
+"""The first screens of `nhalf buy` and `nhalf whatif`: what saves most, by batch, and what the model cannot tell."""
 
 from __future__ import annotations
 
@@ -7,203 +7,139 @@ from typing import TYPE_CHECKING, Final
 from nhalf import units
 from nhalf.decide.option import SAME_STACK
 from nhalf.report.buy import why_nothing
-from nhalf.report.buy_words import THOUSAND, plain, ranked, unused_links
+from nhalf.report.buy_words import ranked
 from nhalf.report.decode_brief import assumed
 from nhalf.report.verdict import joined
 from nhalf.report.view import Brief, length, percent
-from nhalf.report.words import link_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.decide.option import Option
     from nhalf.decide.purchase import Effect, Purchase
     from nhalf.loading import Default
-    from nhalf.system import System
 
-_OPTIONS: Final = 7
-_WIDTH: Final = 79
-_CELL: Final = 15
-"""Characters of a gain and its range."""
-_FEW: Final = 4
-_SHORT: Final = {
-    "half the software time of a collective": "half the kernel software", "half the fixed time of a layer":
-    "half the layer overhead", "half the fixed time of a step": "half the step overhead",
-    "half the in-model excess of a collective": "half the rank waiting", "twice the memory bandwidth":
-    "2x HBM bandwidth", "twice the arithmetic": "2x arithmetic", "half the time of a launch by the host":
-    "half the host's launches",
-}  # fmt: skip
-_TIERS: Final = {"inside the node": "intra_node", "between nodes": "inter_node", "between racks": "inter_rack"}
+_BAR: Final = 10
+_MOST: Final = 8
 
 
-def _name(option: Option, system: System) -> str:
-    """Return an option in short: a change of links by what they are called there, or as it was written."""
-    for words, tier in _TIERS.items():
-        if option.name == f"a link {words} twice as wide":
-            return f"2x {link_name(system, tier)} bandwidth"
-        if option.name == f"half the latency of a link {words}":
-            return f"half the {link_name(system, tier)} latency"
-    return _SHORT.get(option.name, option.name)
-
-
-def brief(purchases: Sequence[Purchase], defaults: Sequence[Default], *, next_command: str, priced: bool) -> Brief:
-    """Return the first screen; `priced` is whether it is about a purchase, so that money counts."""
-    several = len(purchases) > 1
+def brief(purchases: Sequence[Purchase], defaults: Sequence[Default], *, next_command: str) -> Brief:
+    """Return the first screen about one or several systems."""
+    verdict = [_best(found, several=len(purchases) > 1) for found in purchases]
     found = purchases[0]
     state = found.effects[0].before
-    scenario = state.scenario
-    where = " or ".join(each.effects[0].before.system for each in purchases)
-    notes = [note for each in purchases for note in _notes(each)]
-    flips = [line for each in purchases for line in _flips(each, named=several)]
-    money = [line for each in purchases for line in (_money(each) if priced else _latency(each, named=several))]
     return Brief(
-        verdict=[_verdict(each, priced=priced, named=several) for each in purchases],
-        number="" if several else _now(found),
-        title=f"{scenario.transformer.name} on {where}, {state.layout_name}, {scenario.workload.weight_dtype} weights; "
-        "% of a token saved, 80 % range",
-        table=_table(purchases),
-        notes=[*list(dict.fromkeys(notes))[:3]],
-        closing=[*money[:2], *flips[:2]],
+        verdict=verdict,
+        number="" if len(purchases) > 1 else _also(found),
+        title=f"{state.model} on {state.system}, {state.layout_name}; % of a token saved (80 % range)",
+        table=_table(found) if len(purchases) == 1 else _side_by_side(purchases),
+        notes=[f"* within the model's error of {100 * SAME_STACK:.0f} % (15 % for another machine, engine or dtype)"],
+        closing=[*_closing(found), *_money(found)] if len(purchases) == 1 else [],
         assumed=assumed(state, defaults, batch=False),
         next_command=next_command,
-        next_why="term by term",
+        next_why="",
     )
 
 
-def _verdict(found: Purchase, *, priced: bool, named: bool) -> str:
-    """Return what helps most at the smallest batch, and what it does at the largest."""
-    system = found.effects[0].before.scenario.system
-    on = f"On {system.name}: " if named else ""
-    first, last = found.batches[0], found.batches[-1]
-    helping = [effect for effect in ranked(found.at(first)) if effect.helps]
-    later = [effect for effect in ranked(found.at(last)) if effect.helps] if last != first else helping
-    if not helping and not later:
-        best = next((effect for effect in ranked(found.at(first)) if effect.gain is not None), None)
-        if best is None:
-            return f"{on}Nothing on this list fits in memory."
-        gain = percent(max(best.gain or 0.0, 0.0))
-        error = percent(best.option.error)
-        return f"{on}Nothing on this list helps: {_name(best.option, system)} saves {gain}, within the model's error of {error}."
-    verb = "Buy " if priced else ""
-    if not helping:
-        name = _name(later[0].option, system)
-        return f"{on}At batch {first} nothing on this list helps; at {last} {name} saves {percent(later[0].gain or 0)}."
-    name = _name(helping[0].option, system)
-    start = f"{verb}{name}: it" if priced else f"{name[:1].upper()}{name[1:]}"
-    text = f"{on}{start} saves {percent(helping[0].gain or 0)} of a token at batch {first}"
-    if last == first:
-        return f"{text}."
-    same = next((effect for effect in later if effect.option is helping[0].option), None)
-    if same is not None and same is later[0]:
-        return f"{text}, {percent(same.gain or 0)} at {last}."
-    if not later:
-        return f"{text}."
-    return f"{text}; at {last} {_name(later[0].option, system)} saves {percent(later[0].gain or 0)}."
+def _best(found: Purchase, *, several: bool) -> str:
+    """Return what saves most at the smallest and at the largest batch."""
+    system = f"{found.effects[0].before.system}: " if several else ""
+    first, last = (ranked(found.at(batch))[0] for batch in (found.batches[0], found.batches[-1]))
+    if not first.helps and not last.helps:
+        return f"{system}Nothing on the list saves {100 * SAME_STACK:.0f} %, the model's error."
+    if first.option is last.option and len(found.batches) > 1 and first.helps and last.helps:
+        return (
+            f"{system}{_name(first)} saves most: {percent(first.gain or 0)} of a token at batch {first.batch}, "
+            f"{percent(last.gain or 0)} at {last.batch}."
+        )
+    told = [
+        f"{_name(each)} saves {percent(each.gain or 0)} at batch {each.batch}" for each in (first, last) if each.helps
+    ]
+    return f"{system}{'; '.join(dict.fromkeys(told))}."
 
 
-def _now(found: Purchase) -> str:
-    """Return the time of a token now, and with the best option."""
+def _name(effect: Effect) -> str:
+    """Return the name of an option as the subject of a sentence."""
+    name = effect.option.name
+    return name if "=" in name else f"{name[:1].upper()}{name[1:]}"
+
+
+def _also(found: Purchase) -> str:
+    """Return the time now and with the best option, at the smallest batch."""
     best = ranked(found.at(found.batches[0]))[0]
-    now = f"Now: {units.format_time(best.before.tpot_s)} per token at batch {best.batch}"
-    if best.after is None or best.gain is None or best.gain <= 0:
+    now = f"{units.format_time(best.before.tpot_s)} per token now at batch {best.batch}"
+    if best.after is None or not best.helps:
         return f"{now}."
-    return f"{now}; {units.format_time(best.after.tpot_s)} with {_name(best.option, best.before.scenario.system)}."
+    return f"{now}; {units.format_time(best.after.tpot_s)} with {best.option.name}."
 
 
-def _table(purchases: Sequence[Purchase]) -> tuple[list[str], list[list[str]]]:
-    """Return a row for each option of each system, with a bar at each of at most three batches."""
-    batches = purchases[0].batches
-    several = len(purchases) > 1
-    most_shown = 2 if several else 3
-    middle = [] if several else [batches[len(batches) // 2]]
-    shown = batches if len(batches) <= most_shown else (batches[0], *middle, batches[-1])
-    most = max((effect.gain or 0.0 for each in purchases for effect in each.effects), default=0.0) or 1.0
-    kept = [(found, option) for found in purchases for option in _ordered(found)[: _OPTIONS - (3 if several else 0)]]
-    named = [
-        [*([found.effects[0].before.system] if several else []), _name(option, found.effects[0].before.scenario.system)]
-        for found, option in kept
-    ]
-    before = sum(max(len(cells[place]) for cells in named) + 2 for place in range(len(named[0])))
-    room = max(3, (_WIDTH - before) // len(shown) - _CELL - 2)
+def _table(found: Purchase) -> tuple[list[str], list[list[str]]]:
+    """Return a row an option with a bar for each batch, those that save most at the first batch first."""
+    shown = list(found.batches[:3])
+    effects = {(each.option.name, each.batch): each for each in found.effects}
+    most = max([abs(each.gain or 0.0) for each in found.effects], default=0.0) or 1.0
+    wide = _BAR if len(shown) < 3 else 5  # noqa: PLR2004  three columns leave room for short bars
     rows = []
-    for cells, (found, option) in zip(named, kept, strict=True):
-        effects = {effect.batch: effect for effect in found.effects if effect.option is option}
-        rows.append([*cells, *(_cell(effects[batch], most, room) for batch in shown)])
-    return [*(["<system"] if several else []), "<change", *(f"<batch {batch}" for batch in shown)], rows
+    for option in sorted(found.options, key=lambda each: -max(effects[each.name, b].gain or -1.0 for b in shown))[
+        :_MOST
+    ]:
+        cells = [option.name]
+        for batch in shown:
+            effect = effects[option.name, batch]
+            gain = effect.gain
+            bar = "" if gain is None or gain <= 0 else length(wide * gain / most)
+            cells += [_cell(effect), bar]
+        rows.append(cells)
+    return ["<change", *(head for batch in shown for head in (f"batch {batch}", "<"))], rows
 
 
-def _ordered(found: Purchase) -> list[Option]:
-    """Return the options, those that gain most at any batch first; of many, those that do something."""
-    moving = [
-        option
-        for option in found.options
-        if not why_nothing([effect for effect in found.effects if effect.option is option])
-    ]
-    return sorted(
-        found.options if len(found.options) <= _FEW else moving,
-        key=lambda option: -max((effect.gain or -1.0 for effect in found.effects if effect.option is option)),
-    )
+def _side_by_side(purchases: Sequence[Purchase]) -> tuple[list[str], list[list[str]]]:
+    """Return a row an option with a column for each system, at the smallest batch."""
+    found = [{each.option.name: each for each in one.at(one.batches[0])} for one in purchases]
+    names = list(dict.fromkeys(name for one in found for name in one))[:_MOST]
+    rows = [[name, *(_cell(one[name]) if name in one else "-" for one in found)] for name in names]
+    batch = purchases[0].batches[0]
+    return [f"<change, batch {batch}", *(one.effects[0].before.system for one in purchases)], rows
 
 
-def _cell(effect: Effect, most: float, room: int) -> str:
-    """Return a gain with a bar and its range; one that cannot be told from nothing stands in brackets."""
+def _cell(effect: Effect) -> str:
+    """Return the gain with its range."""
     if effect.gain is None or effect.low is None or effect.high is None:
-        return "does not fit"
-    gain = plain(effect.gain) if effect.above_model_error else f"({plain(effect.gain)})"
-    bar = length(room * max(effect.gain, 0.0) / most)
-    return f"{gain:>5} {bar:<{room}} {plain(effect.low)}..{plain(effect.high)}"
+        return "no fit"
+    if not effect.above_model_error:
+        return f"{100 * effect.gain:.1f}*" if abs(effect.gain) < 0.0995 else f"{100 * effect.gain:.0f}*"  # noqa: PLR2004
+    return f"{100 * effect.gain:.0f} ({100 * effect.low:.0f}-{100 * effect.high:.0f})"
 
 
-def _notes(found: Purchase) -> list[str]:
-    """Return what brackets mean where there are any, and why options do nothing."""
+def _closing(found: Purchase) -> list[str]:
+    """Return where the advice flips, and which of the link's two numbers matters."""
     said = []
-    if any(effect.gain is not None and not effect.above_model_error for effect in found.effects):
-        said.append(f"( ) within the model's error, or the range reaches 0.")
-    if idle := unused_links(found):
-        said.append(idle)
-    for option in found.options if len(found.options) <= _FEW else ():
-        reason = why_nothing([effect for effect in found.effects if effect.option is option])
-        if reason and not idle:
-            said.append(f"{option.name}: {reason}.")
+    if found.flips:
+        flip = found.flips[0]
+        said.append(f"Where it flips: from batch {flip.batch} {flip.after or 'nothing on the list'} saves most.")
+    elif len(found.batches) > 1:
+        said.append("The same change saves most at every batch that fits.")
+    wishes = [wish for wish in found.wishes if wish.batch in (found.batches[0], found.batches[-1])]
+    told = [f"at batch {wish.batch} half its latency {percent(wish.quicker)}, 2x its bandwidth {percent(wish.wider)}"
+            for wish in {each.batch: each for each in reversed(wishes)}.values()]  # fmt: skip
+    if told:
+        said.append(f"Of the link, {'; '.join(sorted(told, key=lambda text: int(text.split()[2])))}.")
+    idle = [option.name for option in found.options
+            if why_nothing([each for each in found.effects if each.option is option])]  # fmt: skip
+    if idle:
+        said.append(f"Moves nothing here: {joined(idle)}.")
     return said
 
 
 def _money(found: Purchase) -> list[str]:
-    """Return what each option that helps saves for its price."""
+    """Return what each option with a price saves for a thousand dollars a GPU."""
     told = []
     for option in found.options:
+        effects = [each for each in found.effects if each.option is option]
+        if not option.price_per_gpu:
+            continue
         rates = [
-            plain((effect.gain_per_money or 0.0) * THOUSAND)
-            for effect in found.effects
-            if effect.option is option and effect.helps
+            f"{100_000 * (each.gain_per_money or 0):.2g} %" if each.helps else "no gain that can be told"
+            for each in effects
         ]
-        if option.price_per_gpu and rates:
-            told.append(f"{option.name} {joined(list(dict.fromkeys(rates)))} %")
-        elif option.price_per_gpu:
-            told.append(f"{option.name} nothing that can be told")
+        told.append(f"{option.name} {' and '.join(dict.fromkeys(rates))}")
     return [f"Per $1,000 a GPU: {'; '.join(told)}."] if told else []
-
-
-def _latency(found: Purchase, *, named: bool) -> list[str]:
-    """Return which of latency and bandwidth of the links is worth more, where the model can tell."""
-    first = [wish for wish in found.wishes if wish.batch == found.wishes[0].batch]
-    if not first:
-        return []
-    best = max(first, key=lambda wish: max(wish.quicker, wish.wider))
-    system = found.effects[0].before.scenario.system
-    text = f"{f'{system.name}, ' if named else ''}{link_name(system, best.tier)} at batch {best.batch}: half the latency "
-    text += f"saves {percent(best.quicker)}, 2x bandwidth {percent(best.wider)}"
-    if max(wish_gain for wish in found.wishes for wish_gain in (wish.quicker, wish.wider)) < SAME_STACK:
-        return [f"{text}: within the model's error."]
-    return [f"{text}."]
-
-
-def _flips(found: Purchase, *, named: bool) -> list[str]:
-    """Return where another option becomes the best."""
-    system = found.effects[0].before.scenario.system
-    on = f"On {system.name}: f" if named else "F"
-    names = {option.name: _name(option, system) for option in found.options}
-    return [
-        f"{on}rom batch {flip.batch} on {names.get(flip.after or '', 'nothing on the list')} saves most."
-        for flip in found.flips[:2]
-    ]

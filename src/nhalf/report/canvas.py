@@ -30,7 +30,7 @@ _LONGEST = 40
 _SHELL_WORDS = re.compile(r"""(?:--?[a-z][\w-]*\s+(?!-))?(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 """A word of a command line, or a flag with its value; quotes keep the blanks inside them."""
 _REMARK = "  # "
-_PLAIN = str.maketrans({"█": "#", "▓": "=", "░": ".", "▒": ":", **dict.fromkeys("▌▋▊▉", "#"), **dict.fromkeys("▏▎▍", "-")})
+_PLAIN = str.maketrans("█▓░▒▉▊▋▌▍▎▏", "#=.:####---")
 """Bars in ASCII."""
 
 

@@ -1,145 +1,123 @@
-"""The first screen of `nhalf collective`: what one message costs, how much of it is latency, what runs at each size."""
+"""The first screen of `nhalf collective`: the time of one size, how much of it is latency, what the library runs."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.laws.collective.bandwidth import busbw
+from nhalf.decide.choice import planner
 from nhalf.report import planned
-from nhalf.report.collective import Answer, focus, spread, verdict
 from nhalf.report.view import Bars, Brief, percent
 
 if TYPE_CHECKING:
     from nhalf.decide.choice import Choice
+    from nhalf.report.collective import Answer
 
-_SIZES: Final = 9
-_BUSBW_BYTES: Final = float(4 << 20)
-"""Bus bandwidths are shown from this size on [bytes]: below it they say how large the latency is."""
-_DOUBLE: Final = 2.0
-_PARTS: Final = {"host launch": "kernel launch (host)", "device launch": "kernel launch (GPU)"}
+_FOCUS_BYTES: Final = 16384.0
+_MOST: Final = 9
 
 
 def brief(found: Answer, *, next_command: str) -> Brief:
-    """Return the first screen of an answer."""
+    """Return the first screen of one collective."""
+    times = _times(found)
+    focus = min(times, key=lambda size: abs(math.log(size / _FOCUS_BYTES)))
+    floor_s = min(times.values())
     question = found.question
-    notes = [_sentence(note) for note in planned.notes(question, found.known)[:2]]
+    share = floor_s / times[focus]
+    first = f"{_size(focus)} takes {units.format_time(times[focus])}: {percent(share)} of it is latency."
     if question.op == Op.BARRIER:
-        return Brief(verdict=[_sentence(verdict(found))], number=_rest(verdict(found)), next_command=next_command)
-    times = {each.size_bytes: _time_s(each) for each in found.choices}
-    size = focus(found.loaded.sizes_bytes)
-    floor_s = found.fixed.total_s if found.fixed is not None else min(times.values())
-    share = min(1.0, floor_s / times[size])
+        first = f"A barrier takes {units.format_time(times[focus])}."
+    double = _double(times)
+    beyond = f" Bytes lead beyond {_size(double)}." if double is not None and question.op != Op.BARRIER else ""
+    shown = _shown(sorted(times), focus)
     return Brief(
-        verdict=[" ".join([*_first(size, times[size], share), *_turn(times, floor_s)])],
-        number=_trust(found, size),
+        verdict=[f"{first}{beyond}"],
+        number=_sure(found, focus),
         title=f"{question.op} on {found.loaded.subject}",
-        bars=_bars(found, times, floor_s),
-        notes=notes,
-        closing=_parts(found),
-        assumed=", ".join(_assumed(found)),
+        bars=Bars(
+            heads=["size", "time"],
+            rows=[[_size(size), units.format_time(times[size])] for size in shown],
+            names=["latency", "bytes"],
+            parts=[[floor_s / times[size], 1 - floor_s / times[size]] for size in shown],
+            remarks=[_runs(found, size) for size in shown],
+        ),
+        notes=planned.notes(question, found.known)[:1] if question.curve is None else [],
+        closing=_closing(found),
+        assumed=f"{found.loaded.library}, {question.mode}" if question.library is not None else "",
         next_command=next_command,
-        next_why="from which batch it matters",
+        next_why="from sizes to batches",
     )
 
 
-def _time_s(each: Choice) -> float:
-    """Return the time of a size [s] as it is best known: measured, planned, by the law of what runs, or the fastest."""
-    known = [each.measured_s, each.plan.time_s if each.plan is not None else None, each.time_s, each.fastest_s]
-    return next(time for time in known if time is not None)
+def _times(found: Answer) -> dict[float, float]:
+    """Return the time of every size [s]: measured or planned, else by the fastest law."""
+    return {each.size_bytes: _time_s(each) for each in found.choices}
 
 
-def _trust(found: Answer, size: float) -> str:
-    """Return how the times are known."""
-    question = found.question
+def _time_s(at: Choice) -> float:
+    """Return what a size takes [s]: as measured, else as the library's tuner plans it, else by its law."""
+    if at.measured_s is not None:
+        return at.measured_s
+    if at.plan is not None:
+        return at.plan.time_s
+    return at.fastest_s if at.time_s is None else at.time_s
+
+
+def _double(times: dict[float, float]) -> float | None:
+    """Return the first size that takes twice the least time."""
+    floor_s = min(times.values())
+    return next((size for size in sorted(times) if times[size] >= 2 * floor_s), None)
+
+
+def _shown(sizes: list[float], focus: float) -> list[float]:
+    """Return a few sizes in equal steps, the one of the verdict among them."""
+    if len(sizes) <= _MOST:
+        return sizes
+    kept = {sizes[place] for place in np.linspace(0, len(sizes) - 1, _MOST - 1).round().astype(int).tolist()}
+    return sorted(kept | {focus})
+
+
+def _sure(found: Answer, size: float) -> str:
+    """Return the range of the time, and whether it was measured."""
+    row = next((row for row in found.rows if row.size_bytes == size and row.kind != "law"), None)
     at = next(each for each in found.choices if each.size_bytes == size)
-    if question.curve is not None:
-        key, row = question.curve.key, next(each for each in found.rows if each.kind != "law" and each.size_bytes == size)
-        band = ""
-        if row.low_s is not None and row.high_s is not None:
-            band = f"80 % range {units.format_time(row.low_s)} to {units.format_time(row.high_s)}, "
-        where = f" on {key.system}, a sibling" if question.curve.lent_to else ""
-        return f"{band}measured{where} ({key.library} {key.version}, {key.mode} mode)."
-    if at.plan is not None and question.library is not None:
-        low, high = units.format_time(at.plan.low_s), units.format_time(at.plan.high_s)
-        return f"Modelled, not measured: {low} to {high}."
-    return f"By the law of {at.algorithm or at.fastest} on the link alone, not measured."
+    library = found.question.library
+    if row is None and at.plan is not None and library is not None:
+        span = f"{units.format_time(at.plan.low_s)} to {units.format_time(at.plan.high_s)}"
+        return f"Range {span}, planned by {planner(library)}, not measured."
+    if row is None:
+        return f"By the law of {at.algorithm or at.fastest}: nothing was measured there."
+    curve = found.question.curve
+    how = f"measured ({curve.key.library} {curve.key.version}, {curve.key.mode})" if curve is not None else "modelled"
+    if row.low_s is None or row.high_s is None:
+        return f"{how[:1].upper()}{how[1:]}."
+    return f"80 % range {units.format_time(row.low_s)} to {units.format_time(row.high_s)}, {how}."
 
 
-def _first(size: float, time_s: float, share: float) -> list[str]:
-    """Return what one size takes."""
-    return [f"{_size(size)} takes {units.format_time(time_s)}: {percent(share)} of it is latency."]
+def _runs(found: Answer, size: float) -> str:
+    """Return what the library runs at a size."""
+    at = next((each for each in found.choices if each.size_bytes == size), None)
+    row = next((row for row in found.rows if row.size_bytes == size and row.kind != "law"), None)
+    busbw = units.format_bandwidth(row.busbw_bytes_per_s) if row is not None else ""
+    name = at.algorithm if at is not None and at.algorithm and at.beaten is None else ""
+    return ", ".join(word for word in (f"{busbw} busbw" if busbw else "", name) if word)
 
 
-def _turn(times: dict[float, float], floor_s: float) -> list[str]:
-    """Return from which of the sizes on bytes take more than latency."""
-    beyond = [size for size, time in sorted(times.items()) if time > _DOUBLE * floor_s]
-    return [f"Bytes lead from {_size(beyond[0])} on."] if beyond and len(beyond) < len(times) else []
-
-
-def _bars(found: Answer, times: dict[float, float], floor_s: float) -> Bars:
-    """Return what part of each size's time is latency."""
-    at = {each.size_bytes: each for each in found.choices}
-    sizes = spread(found.loaded.sizes_bytes, _SIZES)
-    shares = [min(1.0, floor_s / times[size]) for size in sizes]
-    return Bars(
-        heads=["size", "time", "latency"],
-        rows=[
-            [_size(size), units.format_time(times[size]), percent(share)]
-            for size, share in zip(sizes, shares, strict=True)
-        ],
-        names=["latency"],
-        parts=[[share] for share in shares],
-        remarks=[_remark(found, at[size], times[size]) for size in sizes],
-    )
-
-
-def _remark(found: Answer, each: Choice, time_s: float) -> str:
-    """Return what runs, with the bus bandwidth of a large message."""
-    name = each.algorithm if each.algorithm is not None and each.beaten is None else f"{each.algorithm}?"
-    runs = name if found.question.library is not None and each.algorithm is not None else each.fastest
-    if each.size_bytes < _BUSBW_BYTES:
-        return runs
-    rate = busbw(found.question.op, each.size_bytes, time_s, found.question.ranks)
-    return f"{runs}, {units.format_bandwidth(float(rate))} busbw"
-
-
-def _parts(found: Answer) -> list[str]:
-    """Return what the latency is made of, and what a token pays for it."""
-    fixed = found.fixed
-    if fixed is None or not fixed.total_s:
+def _closing(found: Answer) -> list[str]:
+    """Return where the latency goes."""
+    if found.fixed is None:
         return []
-    shown = sorted(fixed.parts, key=lambda part: -part.time_s)
-    told = [
-        f"{_PARTS.get(part.name, part.name)} {percent(part.time_s / fixed.total_s)}" for part in shown if part.time_s > 0
-    ]
-    token = units.format_time(found.per_token * fixed.total_s)
-    return [
-        f"Of the {units.format_time(fixed.total_s)} latency: {', '.join(told)}.",
-        f"{found.per_token} of them in a token cost {token} of latency.",
-    ]
-
-
-def _assumed(found: Answer) -> list[str]:
-    """Return what nobody stated, in short."""
-    stated = {flag: text.partition(": ")[0] for flag, text in found.loaded.defaults}
-    return [_ASSUMED[flag].format(value) for flag, value in stated.items() if flag in _ASSUMED]
-
-
-_ASSUMED: Final = {"--library": "{}", "--mode": "{} mode"}
+    parts = [(part.time_s, part.name) for part in found.fixed.parts if part.time_s > 0]
+    whole = sum(time for time, _ in parts)
+    if not whole:
+        return []
+    told = ", ".join(f"{name} {percent(time / whole)}" for time, name in sorted(parts, reverse=True))
+    return [f"Of the {units.format_time(whole)} latency: {told}."]
 
 
 def _size(size_bytes: float) -> str:
     return units.format_size(size_bytes, binary=True)
-
-
-def _sentence(text: str) -> str:
-    """Return the first sentence of a text."""
-    first, mark, _ = text.partition(". ")
-    return first + "." if mark else text
-
-
-def _rest(text: str) -> str:
-    """Return what follows the first sentence of a text."""
-    return text.partition(". ")[2]

@@ -64,7 +64,9 @@ def _verdict(found: Crossover) -> str:
     if found.batch_at_double_floor == float("inf"):
         return f"At every batch latency outweighs bytes in the {found.collective}."
     size = size_of(found.double_floor_size_bytes)
-    return f"From batch {batch_of(found.batch_at_double_floor)} on, bytes outweigh latency ({found.collective}: {size})."
+    return (
+        f"From batch {batch_of(found.batch_at_double_floor)} on, bytes outweigh latency ({found.collective}: {size})."
+    )
 
 
 def _message(found: Crossover) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison, Panel, Row
     from nhalf.decide.regime import Crossover
     from nhalf.loading import Default
+    from nhalf.points import Point
     from nhalf.scenario import Scenario
 
 _MOST_ROWS: Final = 8
@@ -272,6 +273,7 @@ _NAMES: Final = {
     "system.device.bf16_flop_per_s": "2x arithmetic",
 }
 
+
 def _floor(comparison: Comparison, panel: Panel) -> list[str]:
     """Return the floor of the fastest layout, and from which batch on bytes and a wider link count."""
     row = panel.fastest
@@ -316,7 +318,7 @@ def pays_from(scenario: Scenario) -> float | None:
     return float(_BATCHES[saves[0]]) if len(saves) else None
 
 
-def assumed(row: Row, defaults: Sequence[Default], *, batch: bool = True) -> str:
+def assumed(row: Point, defaults: Sequence[Default], *, batch: bool = True) -> str:
     """Return in one line what nobody stated."""
     workload = row.scenario.workload
     words = {

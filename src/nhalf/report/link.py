@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.document import datum, envelope
+from nhalf.report.view import Bars, Brief, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from nhalf.link import Link
     from nhalf.report.canvas import Canvas
 
+_MOST = 11
 _WORDS = {"latency": "latency-bound", "bandwidth": "bandwidth-bound"}
 
 
@@ -48,6 +50,55 @@ def write(name: str, link: Link, points: Sequence[Point], origins: Mapping[str, 
             f"  {path} = {value}{interval}: {origin.kind}, {origin.source}, {origin.locator}", indent="    "
         )
     canvas.following("nhalf decode llama-3.1-70b --on h100-sxm --tp 1,2,4,8,16 --batch 1,16,128")
+
+
+def brief(name: str, link: Link, points: Sequence[Point]) -> Brief:
+    """Return the first screen: what a message pays for, and a ladder with the latency as a bar."""
+    half = float(link.half_size_bytes)
+    asked = [point for point in points if point.asked]
+    latency = float(link.latency_s)
+    shown = sorted({id(point): point for point in (*asked, *points[1::2])}.values(), key=lambda each: each.size_bytes)
+    advice = [_advice(point.size_bytes, half) for point in (asked[:2] or _ends(points))] if half else []
+    return Brief(
+        verdict=[_verdict(half, asked)],
+        number="" if not half else f"Latency and bytes are equal at {_half_size(half)} (alpha x beta).",
+        title=f"{name}: time = {units.format_time(latency)} + size / "
+        f"{units.format_bandwidth(float(link.bandwidth_bytes_per_s))}",
+        bars=Bars(
+            heads=["size", "time", "reaches"],
+            rows=[
+                [
+                    units.format_size(point.size_bytes),
+                    units.format_time(point.time_s),
+                    units.format_bandwidth(point.effective_bandwidth_bytes_per_s),
+                ]
+                for point in shown[:_MOST]
+            ],
+            names=["latency", "bytes"],
+            parts=[
+                [latency / point.time_s, 1 - latency / point.time_s] if point.time_s else [0.0, 1.0]
+                for point in shown[:_MOST]
+            ],
+            remarks=["asked" if point.asked else "" for point in shown[:_MOST]],
+            tones=["good" if point.asked else "plain" for point in shown[:_MOST]],
+        ),
+        closing=advice,
+        next_command="nhalf decode llama-3.1-70b --on h100-sxm --tp 1,2,4,8,16 --batch 1,16,128",
+    )
+
+
+def _ends(points: Sequence[Point]) -> list[Point]:
+    """Return a small and a large message of the ladder."""
+    return [points[min(3, len(points) - 1)], points[-2 if len(points) > 1 else -1]]
+
+
+def _advice(size: float, half: float) -> str:
+    """Return what half the latency and twice the bandwidth save of a message: latency has 1 / (1 + n / n_1/2) of it."""
+    share = 1 / (1 + size / half)
+    return (
+        f"At {units.format_size(size)}: half the latency saves {percent(share / 2)}, twice the bandwidth "
+        f"{percent((1 - share) / 2)}."
+    )
 
 
 def _verdict(half: float, asked: Sequence[Point]) -> str:

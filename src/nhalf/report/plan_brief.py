@@ -1,185 +1,187 @@
-"""The first screen of `nhalf plan`: which layout, how sure its limit is, the runners-up, and the line to launch."""
+"""The first screen of `nhalf plan`: which layout to run, how sure that is, the runners-up, and the line to launch."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.decide.launch_lines import ENGINES, lines
-from nhalf.decide.layouts import name
-from nhalf.predict.routed import measured_ways
+from nhalf.decide.launch_lines import lines
+from nhalf.decide.regime import TIE
+from nhalf.report import fields
 from nhalf.report.decode_brief import assumed, span
-from nhalf.report.plan import Asked, served
-from nhalf.report.plan_number import tenths
+from nhalf.report.plan import served
+from nhalf.report.plan_number import odds
 from nhalf.report.plan_several import comparison
-from nhalf.report.plan_why import token_columns
-from nhalf.report.plan_words import GOALS, judgement, limits, rate, verdict
-from nhalf.report.view import Bars, Brief, percent
+from nhalf.report.plan_words import apart, judgement, limits, verdict
+from nhalf.report.verdict import joined
+from nhalf.report.view import Bars, Brief, percent, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.candidates import Choice
     from nhalf.decide.search import Plan
+    from nhalf.report.plan import Asked
     from nhalf.report.plan_several import Named
 
-_SHOWN: Final = 5
-_COSTS: Final = {
-    "weights": "reading weights", "experts": "reading expert weights", "kv": "reading the KV cache",
-    "compute": "arithmetic", "launch": "per-layer overhead", "collective_fixed": "collective latency",
-    "collective_transfer": "collective bytes", "hand_over": "pipeline transfer", "prefill": "prefill",
-}  # fmt: skip
-"""What a token pays for, by column."""
+_MOST_ROWS: Final = 6
+_TENTHS: Final = 10
 
 
 def brief(plan: Plan, asked: Asked) -> Brief:
-    """Return the first screen of a plan."""
-    chosen = plan.chosen or plan.nearest
-    judged = [judgement(plan, asked.launched)] if plan.judged is not None or asked.launched is not None else []
+    """Return the first screen of one plan."""
+    chosen = plan.chosen
     if chosen is None:
-        return Brief(verdict=[verdict(plan), *judged], warn=True, next_command=asked.next_command)
-    rows = list(plan.rows[:_SHOWN])
-    rows += [chosen] if chosen not in rows else []
+        return Brief(verdict=[verdict(plan), *_judged(plan, asked)], warn=True, next_command=asked.next_command)
     return Brief(
-        verdict=[_run(chosen) if plan.chosen is not None else verdict(plan), *judged],
-        warn=plan.chosen is None,
-        number=" ".join([f"80 % range: {span(*chosen.band_s)} per token.", *(_odds(plan, chosen) or _first(chosen))]),
-        title=f"{chosen.scenario.transformer.name} on {plan.gpus} {asked.system}{_lengths(chosen)}",
-        bars=_bars(plan, rows),
-        notes=_notes(plan, rows),
-        closing=_runner_up(plan),
-        commands=_launch(plan, asked),
-        assumed=assumed(chosen, asked.defaults),
+        verdict=[_best(plan, chosen), *_judged(plan, asked)],
+        number=_sure(plan, chosen),
+        title=_title(plan, chosen),
+        bars=_bars(plan, chosen),
+        notes=_notes(plan),
+        closing=[*_behind(plan, chosen), *([apart(plan)] if plan.wish.pools else [])],
+        commands=_launch(chosen, asked),
+        assumed=assumed(chosen, asked.defaults, batch=False),
         next_command=asked.next_command,
+        next_why="where does its time go?",
     )
 
 
-def several(plans: Sequence[Named], *, next_command: str) -> Brief:
-    """Return the first screen of the plans of several systems: the layout chosen on each."""
+def several_brief(plans: Sequence[Named], next_command: str) -> Brief:
+    """Return the first screen of the plans of several systems: the layout chosen on each, or the nearest."""
+    latency = plans[0][1].wish.goal == "latency"
     shown = [(system, plan, plan.chosen or plan.nearest) for system, plan, _ in plans]
-    rows = [
-        [system, str(plan.gpus), *(_cells(row) if row is not None else ["none fits", "-", "-"])]
-        for system, plan, row in shown
+    rates = [
+        0.0 if row is None else row.tokens_per_s_per_user if latency else row.tokens_per_s_per_gpu
+        for _, _, row in shown
+    ]
+    cells = [
+        ["none fits", "-", "-", "-"]
+        if row is None
+        else [row.layout_name, whole_number(users(row)), fields.milliseconds(row.tpot_s), fields.count(rate)]
+        for (_, _, row), rate in zip(shown, rates, strict=True)
     ]
     return Brief(
         verdict=[comparison(plans)],
         title=f"The layout chosen on each{limits(plans[0][1])}",
         bars=Bars(
-            heads=["<system", "GPUs", "<layout", "users", "ms/token", f"{_unit(plans[0][1])}"],
+            heads=["<system", "GPUs", "<layout", "users", "ms/token", "tok/s/user" if latency else "tok/s/GPU"],
             rows=[
-                [*cells, rate(_score(plan, row)) if row is not None else "-"]
-                for cells, (_, plan, row) in zip(rows, shown, strict=True)
+                [system, str(plan.gpus), *rest] for (system, plan, _), rest in zip(shown, cells, strict=True)
             ],
             names=[],
-            parts=[[_score(plan, row) if row is not None else 0.0] for _, plan, row in shown],
+            parts=[[rate] for rate in rates],
             remarks=[
-                "" if row is None else "beyond the limits" if plan.chosen is None else row.binding
+                "" if row is None else row.binding if plan.chosen is not None else "over the limit"
                 for _, plan, row in shown
             ],
         ),
         next_command=next_command,
-        next_why="its layouts and launch lines",
+        next_why="its launch lines",
     )
 
 
-def _run(chosen: Choice) -> str:
-    """Return what to run, for how many users, and what it gives."""
-    users = chosen.batch * chosen.layout.replicas
-    who = "1 user" if users == 1 else f"{users:,} users"
-    return (
-        f"Run {name(chosen.layout)} for {who}: {rate(chosen.per_gpu)} tokens/s per GPU, "
-        f"{units.format_time(chosen.tpot_s)} per token."
-    )
+def _judged(plan: Plan, asked: Asked) -> list[str]:
+    """Return how the launch line that was given does."""
+    return [judgement(plan, asked.launched)] if plan.judged is not None or asked.launched is not None else []
 
 
-def _odds(plan: Plan, chosen: Choice) -> list[str]:
-    """Return in how many of ten cases a limit is kept, where that is not certain."""
-    found = tenths(plan, chosen)
-    return [] if found is None else [f"It keeps {units.format_time(plan.wish.tpot_s or 0)} in {found} of 10 cases."]
+def users(row: Choice) -> int:
+    """Return the sequences in flight over all replicas."""
+    return row.batch * row.layout.replicas
 
 
-def _first(chosen: Choice) -> list[str]:
-    """Return the time to the first token of a prompt alone."""
-    return [] if chosen.ttft_s is None else [f"First token: {units.format_time(chosen.ttft_s[0])}."]
+def _best(plan: Plan, row: Choice) -> str:
+    """Return what to run, with its number."""
+    rate = fields.count(row.tokens_per_s_per_user if plan.wish.goal == "latency" else row.tokens_per_s_per_gpu)
+    what = "tokens/s per user" if plan.wish.goal == "latency" else "tokens/s per GPU"
+    cost = row.cost_per_mtoken(plan.wish.price_per_hour)
+    money = f", {units.format_money(cost)} per million tokens" if cost is not None else ""
+    who = "1 user" if users(row) == 1 else f"{whole_number(users(row))} users"
+    return f"Run {row.layout_name} for {who}: {rate} {what}, {units.format_time(row.tpot_s)} per token{money}."
 
 
-def _lengths(chosen: Choice) -> str:
-    """Return the lengths of prompts and answers."""
-    workload = chosen.scenario.workload
-    if not float(workload.output_tokens):
-        return ""
-    return f", prompts {float(workload.prompt_tokens):,.0f}, answers {float(workload.output_tokens):,.0f} tokens"
+def _sure(plan: Plan, row: Choice) -> str:
+    """Return the range of the time per token, the odds at its limit, and what of the memory is tight."""
+    text = f"80 % range: {span(row.tpot_low_s, row.tpot_high_s)}."
+    tenths = odds(plan, row)
+    if tenths is not None and tenths < _TENTHS:
+        text += f" It keeps {units.format_time(plan.wish.tpot_s or 0.0)} in {tenths} of 10 cases."
+    return text + (" A tight fit in memory." if row.fits_memory == "marginal" else "")
 
 
-def _unit(plan: Plan) -> str:
-    return {"tokens-per-gpu": "tok/s/GPU", "latency": "tok/s/user", "cost": "tok/s/GPU"}[plan.wish.goal]
+def _title(plan: Plan, row: Choice) -> str:
+    """Return what the table is of."""
+    workload = row.scenario.workload
+    load = ""
+    if row.ttft_low_s is not None:
+        prompt, answer = (whole_number(float(length)) for length in (workload.prompt_tokens, workload.output_tokens))
+        load = f", prompts {prompt}, answers {answer} tokens"
+    return f"{row.model} on {plan.gpus} GPUs of {row.system}{load}"
 
 
-def _score(plan: Plan, row: Choice) -> float:
-    return row.per_user if plan.wish.goal == "latency" else row.per_gpu
-
-
-def _cells(row: Choice) -> list[str]:
-    """Return the layout, its users over the whole deployment, and the time of a token."""
-    return [name(row.layout), f"{row.batch * row.layout.replicas:,}", f"{1e3 * row.tpot_s:.1f}"]
-
-
-def _bars(plan: Plan, rows: Sequence[Choice]) -> Bars:
-    """Return the best point of each layout."""
-    priced = plan.wish.price_per_hour
+def _bars(plan: Plan, chosen: Choice) -> Bars:
+    """Return the best layouts, each at its best batch, with a bar of what is wanted."""
+    rows = list(plan.rows[:_MOST_ROWS])
+    if chosen not in rows:
+        rows[-1:] = [chosen]
+    latency = plan.wish.goal == "latency"
+    wanted = [row.tokens_per_s_per_user if latency else row.tokens_per_s_per_gpu for row in rows]
+    priced = plan.wish.price_per_hour is not None
     return Bars(
-        heads=["<layout", "users", "ms/token", *(["$/Mtok"] if priced is not None else []), _unit(plan)],
+        heads=[
+            "<layout",
+            "users",
+            "ms/token",
+            *(["$/Mtok"] if priced else []),
+            "tok/s/user" if latency else "tok/s/GPU",
+        ],
         rows=[
             [
-                *_cells(row),
-                *([units.format_money(row.cost_per_mtoken(priced) or 0.0)] if priced is not None else []),
-                rate(_score(plan, row)),
+                row.layout_name,
+                whole_number(users(row)),
+                fields.milliseconds(row.tpot_s),
+                *([units.format_money(row.cost_per_mtoken(plan.wish.price_per_hour) or 0.0)] if priced else []),
+                fields.count(rate),
             ]
-            for row in rows
+            for row, rate in zip(rows, wanted, strict=True)
         ],
-        names=[],
-        parts=[[_score(plan, row)] for row in rows],
-        remarks=[{"yes": row.binding, "marginal": "perhaps", "no": "beyond the limits"}[row.meets] for row in rows],
-        tones=["good" if row is plan.chosen else "warn" if row.meets != "yes" else "plain" for row in rows],
+        names=["tokens/s per user" if latency else "tokens/s per GPU"],
+        parts=[[rate] for rate in wanted],
+        remarks=["over the limit" if row.meets == "no" else row.binding for row in rows],
+        tones=["good" if row is chosen else "warn" if row.meets == "no" else "plain" for row in rows],
     )
 
 
-def _notes(plan: Plan, rows: Sequence[Choice]) -> list[str]:
-    """Return how many layouts there are, and what was not measured."""
-    left = sum(plan.refused.values())
-    rest = f", {left} do not" if left else ""
-    found = [f"{len(plan.rows)} layouts fit{rest}; each is shown at its best load."] if len(plan.rows) > 1 else []
-    sent = [row for row in rows if row.layout.routed_exchange == "all-to-all"]
-    if any(not measured_ways(row.scenario) for row in sent):
-        found.append("a2a: tokens go to their experts by all-to-all; modelled, not measured.")
-    tied = [row for row in plan.rows if row.tied and row is not plan.chosen]
+def _notes(plan: Plan) -> list[str]:
+    """Return how many layouts are behind the table, and what is modelled of the chosen one."""
+    chosen = plan.chosen
+    notes = []
+    if chosen is not None and chosen.kind == "modelled" and chosen.layout.devices > 1:
+        notes.append(f"The network of {chosen.layout_name} is modelled, not measured.")
+    return notes
+
+
+def _behind(plan: Plan, chosen: Choice) -> list[str]:
+    """Return what ties with the chosen layout, and by how much the next one is behind."""
+    out = sum(plan.refused.values())
+    text = f"{len(plan.candidates)} layouts fit{f', {out} do not' if out else ''}."
+    tied = [row.layout_name for row in plan.rows if row.tied and row is not chosen]
     if tied:
-        shown = ", ".join(name(row.layout) for row in tied[:3])
-        found.append(f"Within the model's error of the best {GOALS[plan.wish.goal]}: {shown}.")
-    if plan.chosen is not None and plan.chosen.meets == "marginal":
-        found.append("Not for certain: a burst of prompts, or a full memory, may break it (--detail).")
-    return found
+        named = joined(tied[:3]) + (f" and {len(tied) - 3} more" if len(tied) > 3 else "")  # noqa: PLR2004  as named
+        return [f"{text} {named}: within {100 * TIE:.0f} %, so the model cannot tell."]
+    others = [row for row in plan.rows if row is not chosen and row.meets != "no"]
+    return (
+        [f"{text} {others[0].layout_name} gives {percent(1 - others[0].score / chosen.score)} less."]
+        if others
+        else [text]
+    )
 
 
-def _runner_up(plan: Plan) -> list[str]:
-    """Return what the best layout that can be told from the chosen one gives less, and for what most."""
-    others = [row for row in plan.rows if row.meets != "no" and not row.tied and row is not plan.chosen]
-    if plan.chosen is None or not others:
-        return []
-    row = others[0]
-    mine, theirs = token_columns(plan, plan.chosen), token_columns(plan, row)
-    more = {column: theirs[column] - mine[column] for column in theirs}
-    most = max(more, key=lambda column: more[column])
-    less = percent(1 - sum(mine.values()) / sum(theirs.values()))
-    return [f"{name(row.layout)} gives {less} less: a token takes {units.format_time(more[most])} more {_COSTS[most]}."]
-
-
-def _launch(plan: Plan, asked: Asked) -> list[str]:
-    """Return the line that launches the chosen layout in the engine that was asked for."""
-    if plan.chosen is None:
-        return []
-    engine = plan.chosen.scenario.stack.engine
-    line = lines(plan.chosen.layout, served(plan.chosen, asked.served_model)).get(engine if engine in ENGINES else "vllm")
+def _launch(chosen: Choice, asked: Asked) -> list[str]:
+    """Return the line that launches it with the engine that was asked for."""
+    engine = chosen.engine
+    line = lines(chosen.layout, served(chosen, asked.served_model)).get(engine)
     if line is None or not line.command:
-        return []
+        return [f"# {engine} cannot launch it{f': {line.reason}' if line is not None and line.reason else ''}"]
     return [line.command]

@@ -35,22 +35,22 @@ def span(row: Choice) -> str:
     return " to ".join(units.format_time(end) for end in row.band_s)
 
 
-def tenths(plan: Plan, row: Choice) -> int | None:
-    """Return in how many of ten cases a run keeps the limit of a token; None where the band lies within it.
-
-    The search holds the middle of the band against the limit. A band is log-normal on each side of its middle.
-    """
-    limit, (low_s, high_s) = plan.wish.tpot_s, row.band_s
-    if limit is None or high_s <= limit or low_s >= row.tpot_s:
+def odds(plan: Plan, row: Choice) -> int | None:
+    """Return in how many of 10 cases a run keeps the limit of a token; None without a limit, or without a band."""
+    limit = plan.wish.tpot_s
+    if limit is None or row.tpot_low_s >= row.tpot_s:
         return None
-    side = math.log(high_s / row.tpot_s) if limit >= row.tpot_s else math.log(row.tpot_s / low_s)
+    side = math.log(row.tpot_high_s / row.tpot_s) if limit >= row.tpot_s else math.log(row.tpot_s / row.tpot_low_s)
     return round(10 * _NORMAL.cdf(math.log(limit / row.tpot_s) / side * _NORMAL.inv_cdf((1 + LEVEL) / 2)))
 
 
 def kept(plan: Plan, row: Choice) -> str:
-    """Return how likely a run keeps the limit of a token, where the band does not lie within it; empty where it does."""
-    found = tenths(plan, row)
-    if found is None:
+    """Return how likely a run keeps the limit of a token, where the band does not lie within it; empty where it does.
+
+    The search holds the middle of the band against the limit. A band is log-normal on each side of its middle.
+    """
+    tenths, limit = odds(plan, row), plan.wish.tpot_s
+    if tenths is None or limit is None or row.tpot_high_s <= limit:
         return ""
-    even = ", even odds: the middle of the band meets the limit, no margin is taken" if found == _EVEN else ""
-    return f" (a run keeps {units.format_time(plan.wish.tpot_s or 0.0)} in about {found} of 10 cases{even})"
+    even = ", even odds: the middle of the band meets the limit, no margin is taken" if tenths == _EVEN else ""
+    return f" (a run keeps {units.format_time(limit)} in about {tenths} of 10 cases{even})"

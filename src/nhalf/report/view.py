@@ -74,6 +74,7 @@ class Brief:
     savings: Sequence[Saving] = ()
     closing: Sequence[str] = ()
     commands: Sequence[str] = ()
+    """Command lines to copy, each with an empty line above."""
     assumed: str = ""
     next_command: str = ""
     next_why: str = ""

@@ -20,7 +20,7 @@ class Agenda(NamedTuple):
 
 
 def empty(most: int) -> Agenda:
-    """Return an agenda with nothing on it, whatever the most entries that it will hold."""
+    """Return an empty agenda; the argument is for heaps that must know their size."""
     del most  # a list grows
     return Agenda(heap=[], hole=[0])
 

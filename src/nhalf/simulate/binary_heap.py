@@ -22,7 +22,7 @@ begins, and how many wait in it."""
 
 
 class Agenda(NamedTuple):
-    """A heap in places from 1 on, a line that goes round its arrays, whose length is a power of two, and its counts."""
+    """A binary heap (from index 1), a ring buffer whose length is a power of two, and the number of entries of both."""
 
     times: Array
     names: Indices

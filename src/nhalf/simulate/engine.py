@@ -185,7 +185,7 @@ def _by_events(
 
 
 def _settle(finished: Array, graph: Graph, closed: Sequence[float]) -> None:
-    """Put off when each rank is finished [s], in place, to when the last of its steps closed."""
+    """Raise each rank's end [s], in place, to the end of its last step."""
     ends = np.asarray(closed)
     if graph.stride == graph.ranks:
         # The steps of a rank follow each other, so its last one closes last.

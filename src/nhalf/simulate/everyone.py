@@ -58,7 +58,7 @@ def last_ends(network: Network, ready: Array, played: AllPairs, tick: Callable[[
 
 
 def _is_one(values: Array) -> bool:
-    """Tell whether one value holds for all."""
+    """Tell whether an array is one value, repeated."""
     return values.strides == (0,) or bool(np.all(values == values[0]))
 
 

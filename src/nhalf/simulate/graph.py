@@ -83,7 +83,7 @@ class Graph:
 
     @property
     def before(self) -> NDArray[np.int32]:
-        """Return the edges, also where only their stride is kept; shape (edges, 2)."""
+        """Return the edges, shape (edges, 2), also where the graph stores only a stride."""
         if self.edges is not None:
             return self.edges
         later = np.arange(self.stride, self.steps, dtype=np.int32)

@@ -168,7 +168,7 @@ def from_fabric(fabric: Fabric, ranks: int) -> Machine:
 
 
 def more_than_sold(system: str, ranks: int) -> str:
-    """Return in words that ranks are more than the devices of a system that is a pair by its name; nothing otherwise.
+    """Return a warning where there are more ranks than devices in a system that is sold as a pair; empty otherwise.
 
     The catalogue gives the links of such a system, not how many of it a network could join.
     """

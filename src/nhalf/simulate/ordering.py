@@ -42,7 +42,7 @@ def in_order(after: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
 def race(
     ends: Sequence[tuple[int, int]], blocks: Sequence[int], after: Sequence[Sequence[int]]
 ) -> tuple[int, int] | None:
-    """Return a message and one that it does not wait for, though that one brings a part of what it should carry.
+    """Return a message, and one that brings a part of what it carries and that it does not wait for.
 
     Message m goes from rank `ends[m][0]` to rank `ends[m][1]` with what its sender holds of block `blocks[m]`. What
     arrives there by a shorter chain of messages counts as held, and is there in time only if it is waited for.

@@ -117,7 +117,7 @@ def _deliver(state: State, moved: _Moved, *, reduces: bool, exact: bool, merges:
 
 
 def _doubled(state: State, moved: _Moved, carried: State) -> InputError:
-    """Return the error of the first of some messages that adds what its receiver holds already."""
+    """Return the error of the first message that adds a part which its receiver holds already."""
     place = 0
     while not (twice := state[moved.target[place], moved.blocks[place]] & carried[place]).any():
         state[moved.target[place], moved.blocks[place]] |= carried[place]
@@ -145,7 +145,7 @@ def _missing(wanted: State, held: State, *, exact: bool) -> str:
 
 
 def _compare(state: State, goal: Goal, parts: State, *, exact: bool) -> None:
-    """Refuse an end that is not the goal's."""
+    """Refuse a result that differs from the goal."""
     wanted = _state(goal.finish, parts, exact=exact)
     wrong = (goal.finish != ANY) & (state != wanted).any(axis=2)
     if not wrong.any():

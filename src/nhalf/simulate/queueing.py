@@ -28,7 +28,7 @@ def one_by_one(asked: Array, needed: Array, turn: Array | None = None) -> Array:
 
 
 def along(values: Array, columns: Ints) -> Array:
-    """Return the values at some columns of each row; as they are where they do not differ along a row."""
+    """Return the values at some columns of each row, or the first column where a row is one value repeated."""
     if values.strides[1] == 0 or values.shape[1] == 1:
         return values[:, :1]
     return np.take_along_axis(values, columns, axis=1)

@@ -46,7 +46,7 @@ class Player:
     progress: Callable[[int], None] | None = None
 
     def play(self, program: Program) -> None:
-        """Play a whole program."""
+        """Play all rounds of a program, in order."""
         for played in program.rounds() if program.rounds is not None else ():
             if played.shift and not played.both_ways:
                 self._turns(played)

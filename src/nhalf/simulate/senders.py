@@ -96,7 +96,7 @@ class Senders:
             begun += unit[:start] * self.weight[late].sum()
 
     def _ahead(self, target: int, late: Ints, earlier: Ints) -> float | Array:
-        """Return the weight of those of a group that come before one, for earlier ranks: in turn from each rank on."""
+        """Return the weight of the group's members from each earlier rank on, round to the target."""
         if len(late) == 1:
             return 0.0
         sums = np.concatenate([[0.0], np.cumsum(self.weight[late])])

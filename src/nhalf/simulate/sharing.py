@@ -88,7 +88,7 @@ def reach(flows: Flows, plan: Plan, now: float) -> int:
 
 
 def unchanged(flows: Flows, plan: Plan) -> float:
-    """Return the rate [bytes/s] below which flows keep theirs: that of those that left, and of newcomers at worst.
+    """Return the rate [bytes/s] below which flows keep theirs: no flow that left, or can have come, was slower.
 
     A newcomer gets capacity over users of its links at worst. The links that make a flow slower than that are full
     before the change is felt.

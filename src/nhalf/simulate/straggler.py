@@ -120,7 +120,7 @@ class Skew:
         return _DEVIATIONS * self.scale_s if self.kind == "normal" else 0.0
 
     def draw(self, ranks: int, draws: int, seed: int) -> Array:
-        """Return how late each rank is [s], shape (ranks, draws); rank 0's own draws come first."""
+        """Return draws of how late each rank is [s], shape (ranks, draws), drawn rank by rank."""
         source = np.random.default_rng(seed)
         size = (ranks, draws)
         if self.kind == "exponential":

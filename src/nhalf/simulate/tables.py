@@ -49,7 +49,7 @@ class Conditions:
     port_slowness: Array | None = None
 
     def __post_init__(self) -> None:
-        """Refuse words that mean nothing here."""
+        """Refuse unknown names of ports and protocols."""
         for where, word, allowed in (("--ports", self.ports, PORTS), ("--protocol", self.protocol, PROTOCOLS)):
             if word not in allowed:
                 raise InputError(f"{word!r} is not known", where=where, allowed=", ".join(allowed))

@@ -120,7 +120,7 @@ def _add(
 
 
 def _us(time_ns: int) -> float:
-    """Return a time in microseconds of which a viewer that cuts it to nanoseconds again cuts none off."""
+    """Return a time in microseconds that survives a viewer's cutting to whole nanoseconds."""
     found = time_ns / _PER_US
     return found if found * _PER_US >= time_ns else math.nextafter(found, math.inf)
 

@@ -99,7 +99,7 @@ def _one_size(rounds: Sequence[Round | AllPairs]) -> float | None:
 
 
 def _write(columns: Indices, pattern: Indices, times: int, firsts: list[int], more: list[int]) -> None:
-    """Fill columns with a pattern, from a first number of each on, and each time so much more than the time before."""
+    """Fill columns with repeats of a pattern, each repeat raised by a stride over the one before."""
     start = np.arange(times, dtype=np.int32) * np.array(more, dtype=np.int32)[:, None]
     start += np.array(firsts, dtype=np.int32)[:, None]
     np.add(start[:, :, None], pattern[:, None], out=columns.reshape(len(columns), times, pattern.shape[1]))

@@ -50,7 +50,7 @@ class Cover:
     """A union of intervals that can say how much of any window it covers [s]."""
 
     def __init__(self, rows: Floats) -> None:
-        """Keep rising, disjoint rows (start, end) [s]."""
+        """Keep the intervals: disjoint rows (start, end) [s] in rising order."""
         self.rows = rows
         self._before = np.concatenate(([0.0], np.cumsum(rows[:, 1] - rows[:, 0])))
 

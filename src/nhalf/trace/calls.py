@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nhalf.trace.record import Header, Ints, SizeSource
 
 _US = 1e-6
+MOST_RANKS = 10_000_000
 _TENSOR_OF_OP = (
     (re.compile(r"aiter::fused_allreduce_rmsnorm_$"), 0),
     (re.compile(r"aiter::fused_allreduce_rmsnorm$"), 2),
@@ -45,7 +46,7 @@ class Found:
 
 
 class Context(Protocol):
-    """What else the trace holds that says something about a call."""
+    """The operators, launches and groups of a trace, from which calls get their size and group."""
 
     parameters: dict[int, Any]
     enqueued: list[tuple[float, str]]
@@ -104,7 +105,7 @@ def _key(one: Found, context: Context) -> object | None:
 
 
 def _reduce_scatters(ordered: Sequence[Found], enqueued: Sequence[tuple[float, str]]) -> set[int]:
-    """Return which `gloo:all_reduce` is a reduce-scatter: gloo runs one so, and only the caller's operator tells.
+    """Return which `gloo:all_reduce` are reduce-scatters, which gloo builds of them: only the calling operator tells.
 
     The callers' operators and the worker's ranges are in the same order when there are as many.
     """
@@ -117,7 +118,7 @@ def _reduce_scatters(ordered: Sequence[Found], enqueued: Sequence[tuple[float, s
 
 @dataclass(frozen=True, slots=True)
 class _Describe:
-    """Says what one call is."""
+    """Finds the operation, size and group of one call."""
 
     one: Found
     context: Context
@@ -167,10 +168,8 @@ class _Describe:
         """Return the ranks of the call's group and a key for it."""
         if args is None:
             return (), ""
-        text = str(args.group_ranks or "")
-        if re.fullmatch(r"\[\s*\d[\d,\s]*\]", text):
-            members = tuple(sorted(json.loads(text)))
-        else:
+        members = tuple(sorted(listed(args.group_ranks) or ())) if isinstance(args.group_ranks, str) else ()
+        if not members:
             members = self.header.groups.get(str(args.group_name), ()) if args.group_name is not None else ()
         if args.group_name is None and not members:
             return (), ""
@@ -203,8 +202,22 @@ class _Describe:
         return size, "shapes" if size is not None else None
 
 
+def listed(text: str) -> list[int] | None:
+    """Return the ranks of a list in writing, such as "[0, 1]"; None where it is none."""
+    if not re.fullmatch(r"\[[\d,\s]*\]", text):
+        return None
+    try:
+        ranks = [int(rank) for rank in json.loads(text)]
+    except ValueError:  # a comma too many, or thousands of digits
+        return None
+    return ranks if all(rank < MOST_RANKS for rank in ranks) else None
+
+
 def _decoded(raw: msgspec.Raw) -> Any:  # noqa: ANN401  shapes are lists of lists of anything
-    return json.loads(bytes(raw)) if bytes(raw) else None
+    try:
+        return json.loads(bytes(raw)) if bytes(raw) else None
+    except ValueError:  # a number of thousands of digits
+        return None
 
 
 def _peers(args: Args | None) -> tuple[int, int] | None:

@@ -69,7 +69,7 @@ class Aligned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Edge:
-    """What the meetings of two rows say of the second's clock against the first's [s].
+    """The offset and drift of the second of two ranks' clocks against the first's, from the calls they share [s].
 
     `together` says that the ranks leave together: their median is the better estimate.
     """

@@ -51,7 +51,7 @@ class Columns:
 
 @dataclass(slots=True)
 class Collector:
-    """What is kept while the events of one file stream past."""
+    """The events that are kept of one file while it is read in batches."""
 
     recogniser: Recogniser
     names: dict[str, int] = field(default_factory=dict)
@@ -106,6 +106,8 @@ class Collector:
         return self.names.setdefault(name, len(self.names))
 
     def _lane(self, lane: object) -> int:
+        if isinstance(lane, int) and abs(lane) > _LATEST_US:
+            lane = "beyond"  # no thread has such a number, and it may be too long to write
         return self.lanes.setdefault(str(lane), len(self.lanes))
 
     def _device(self, event: Event, start: float, length: float) -> None:

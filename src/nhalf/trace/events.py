@@ -25,6 +25,12 @@ _LONGEST_HEADER = 64 << 20
 _LONG_EVENT = 1 << 16  # characters; so near to the end of what is read, an event that makes no sense may be unfinished
 _LONGEST_EVENT = 8 << 20
 _TWICE = 4  # how often, at most, damaged text is looked at again: the reader stays linear
+_BEYOND = 2**62
+_WHOLE = (
+    "stream", "device", "correlation", "external", "node", "in_elements", "out_elements", "group_size", "seq", "source",
+    "destination", "size",
+)  # fmt: skip
+"""Arguments that are whole numbers, where they are what they should be."""
 _PATIENT = json.JSONDecoder(strict=False)
 
 
@@ -52,8 +58,15 @@ class Args(msgspec.Struct, gc=False):
 
 
 def kept(args: Args | None) -> Args | None:
-    """Return arguments that may outlive their block: undecoded parts are views that would hold all of it."""
+    """Return arguments that may outlive their block: undecoded parts are views that would hold all of it.
+
+    A number that no counter reaches is left out.
+    """
     if args is not None:
+        for name in _WHOLE:
+            value = getattr(args, name)
+            if isinstance(value, int) and not -_BEYOND < value < _BEYOND:
+                setattr(args, name, None)
         args.dims, args.types = msgspec.Raw(bytes(args.dims)), msgspec.Raw(bytes(args.types))
     return args
 
@@ -203,7 +216,10 @@ def _one_by_one(buffer: bytes, beside: Beside, *, final: bool) -> tuple[list[Eve
     at, end, seen = text.find("{"), 0, 0
     if at < 0 and len(text) > _LONGEST_EVENT:
         beside.lost, end = beside.lost + 1, len(text)
+    patience = _TWICE * len(text)
     while at >= 0:
+        if at > _LONG_EVENT:  # an error counts the lines before it
+            text, at = text[at:], 0
         try:
             found, end = _PATIENT.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
@@ -213,7 +229,7 @@ def _one_by_one(buffer: bytes, beside: Beside, *, final: bool) -> tuple[list[Eve
                 break
             reached = max(at + 1, getattr(error, "pos", at))
             seen += reached - at
-            if seen > _TWICE * len(text):
+            if seen > patience:
                 following = _NEXT.search(text, reached)
             stop = following.end() - 1 if following else len(text)
             beside.lost += max(1, len(_NEXT.findall(text, at, stop)))
@@ -224,11 +240,16 @@ def _one_by_one(buffer: bytes, beside: Beside, *, final: bool) -> tuple[list[Eve
             events.append(event)
         elif found.keys() & {"ph", "ts", "name"}:
             beside.lost += 1
-        step = _AFTER.match(text, end)
-        if step is None and not (event and text[end : end + _LONG_EVENT].lstrip().startswith("]")):
-            step = _NEXT.search(text, end)  # not between events: inside the arguments of a damaged one
-        at = step.end() - 1 if step else -1
+        at = _onwards(text, end, whole=event is not None)
     return events, text[end:].encode("utf-8", "replace")
+
+
+def _onwards(text: str, end: int, *, whole: bool) -> int:
+    """Return where the event after one that ends there begins; -1 for none. `whole`: that was an event."""
+    step = _AFTER.match(text, end)
+    if step is None and not (whole and text[end : end + _LONG_EVENT].lstrip().startswith("]")):
+        step = _NEXT.search(text, end)  # not between events: inside the arguments of a damaged one
+    return step.end() - 1 if step else -1
 
 
 def _patient(found: object) -> Event | None:

@@ -39,7 +39,7 @@ class Line:
 
     @property
     def half_size_bytes(self) -> float:
-        """Return n_1/2 [bytes]."""
+        """Return n_1/2 = fixed time x bandwidth [bytes]."""
         return self.fixed_s * self.bandwidth_bytes_per_s
 
 
@@ -136,7 +136,7 @@ def _classes(timeline: Timeline) -> dict[Kind, _Members]:
 
 
 def _numbered(kinds: tuple[Kind, ...]) -> tuple[list[Kind], Ints]:
-    """Return the classes of kinds, and the class of each kind."""
+    """Return the distinct kinds without their groups, and the number of the one that each kind belongs to."""
     classes: dict[Kind, int] = {}
     of = [classes.setdefault(plain(kind), len(classes)) for kind in kinds]
     return list(classes), np.array(of, dtype=np.int64)

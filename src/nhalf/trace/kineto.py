@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ import numpy as np
 
 from nhalf.errors import InputError
 from nhalf.trace import events as stream
-from nhalf.trace.calls import calls_of
+from nhalf.trace.calls import MOST_RANKS, calls_of, listed
 from nhalf.trace.collect import Collector
 from nhalf.trace.recognition import Recogniser, operation, sounds_like_communication
 from nhalf.trace.record import Header, RankTrace, Work, merged
@@ -31,7 +29,6 @@ _RANK_IN_NAME = (
     re.compile(r"(?<![a-z])(?:gpu|worker|device)[-_]?(\d+)", re.IGNORECASE),
 )
 _US = 1e-6
-_MOST_RANKS = 10_000_000
 _LATEST_NS = 2**62  # of the clock that starts in 1970; the year 2116
 _SLACK_US = 1e3  # how far a true event may reach past the last start of the trace, beside the trace's own length
 
@@ -60,7 +57,7 @@ def read(path: Path, patterns: tuple[Pattern, ...], *, step: str | None = None) 
 
 @dataclass(slots=True, kw_only=True)
 class _Reduction:
-    """Turns what was collected into a rank's trace."""
+    """Builds a rank's trace from the events that were collected."""
 
     path: Path
     beside: stream.Beside
@@ -68,7 +65,7 @@ class _Reduction:
     step: str | None
 
     def trace(self) -> RankTrace:
-        """Return the trace."""
+        """Build the rank's trace from the collected events."""
         kept = self.collector
         limit = kept.last_us - kept.first_us + _SLACK_US
         head = _header(self.beside.header)
@@ -118,7 +115,7 @@ class _Reduction:
         """Return the rank: as the trace says, else as the file's name says, else -1."""
         info = self.beside.header.get("distributedInfo")
         rank = info.get("rank") if isinstance(info, Mapping) else None
-        if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < _MOST_RANKS:
+        if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < MOST_RANKS:
             return rank
         named = rank_in_name(self.path.name)
         if named is None:
@@ -146,7 +143,7 @@ class _Reduction:
 def rank_in_name(name: str) -> int | None:
     """Return the rank that a file's name says, None when it says none."""
     for regex in _RANK_IN_NAME:
-        if (found := regex.search(name)) and int(found[1]) < _MOST_RANKS:
+        if (found := regex.search(name)) and int(found[1]) < MOST_RANKS:
             return int(found[1])
     return None
 
@@ -161,28 +158,20 @@ def _header(found: dict[str, Any]) -> Header:
     if not isinstance(info, Mapping):
         return Header(host=str(found.get("host_name") or ""))
     groups: dict[str, tuple[int, ...]] = {}
-    listed = info.get("pg_config")
-    for entry in listed if isinstance(listed, list) else []:
+    configs = info.get("pg_config")
+    for entry in configs if isinstance(configs, list) else []:
         ranks = entry.get("ranks") if isinstance(entry, Mapping) else None
         if isinstance(ranks, str):
-            ranks = _listed(ranks)
-        if isinstance(ranks, list) and all(isinstance(rank, int) and 0 <= rank < _MOST_RANKS for rank in ranks):
+            ranks = listed(ranks)
+        if isinstance(ranks, list) and all(isinstance(rank, int) and 0 <= rank < MOST_RANKS for rank in ranks):
             groups[str(entry.get("pg_name", ""))] = tuple(sorted(ranks))
     world = info.get("world_size")
     return Header(
         backend=str(info.get("backend") or ""),
-        world_size=world if isinstance(world, int) and 0 < world <= _MOST_RANKS else None,
+        world_size=world if isinstance(world, int) and 0 < world <= MOST_RANKS else None,
         host=str(found.get("host_name") or ""),
         groups=groups,
     )
-
-
-def _listed(text: str) -> list[int] | None:
-    """Return the ranks of a list in writing; None where it is none."""
-    if re.fullmatch(r"\[[\d, ]*\]", text):
-        with contextlib.suppress(ValueError):  # a comma too many, or thousands of digits
-            return [int(rank) for rank in json.loads(text)]
-    return None
 
 
 def _works(names: dict[str, int], name: Any, length_s: Floats) -> dict[str, Work]:  # noqa: ANN401  an array of int32

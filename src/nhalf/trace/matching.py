@@ -208,7 +208,7 @@ def _lane(kind: Kind, members: tuple[int, ...], names: Mapping[str, str]) -> _La
 
 
 def _group_names(traces: Sequence[RankTrace]) -> list[dict[str, str]]:
-    """Return each rank's group keys with a name that all ranks share: the key, or else its place among its like.
+    """Map each rank's group keys to names that all ranks share: the key, or its place among groups of the same members.
 
     Some engines number the groups of each rank on its own, so that equal groups have different names.
     """

@@ -34,7 +34,7 @@ _NS, _US = 1e-9, 1e-3
 
 
 class _Context:
-    """An export holds no operators, so nothing else describes a call."""
+    """The context of an export, which is empty: Nsight records no operators."""
 
     def __init__(self) -> None:
         self.parameters: dict[int, Any] = {}
@@ -74,7 +74,7 @@ class _Export:
         }
 
     def traces(self) -> list[RankTrace]:
-        """Return the traces."""
+        """Return one trace for each device of the export."""
         if _KERNELS not in self.tables:
             do = "record with nsys profile --trace=cuda,nvtx"
             if _GRAPHS in self.tables:

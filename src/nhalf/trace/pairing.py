@@ -135,7 +135,7 @@ def _counts(lane: Sequence[Sequence_], counts: Sequence[int]) -> str:
 
 
 def _by_time(lane: Sequence[Sequence_], known: Ints, calls: Sequence[Ints]) -> Ints:
-    """Pair the calls of a step in which some are missing, by their ends, from how far the ranks' ends lie apart."""
+    """Pair the calls of a step in which some are missing by their ends, less the usual distance of the ranks' ends."""
     reference = int(np.argmin([len(some) for some in calls]))
     base = lane[reference].trace.calls.end_s
     wanted = base[calls[reference]]
@@ -157,7 +157,7 @@ def _by_time(lane: Sequence[Sequence_], known: Ints, calls: Sequence[Ints]) -> I
 
 
 def _by_order(lane: Sequence[Sequence_]) -> Paired:
-    """Pair by order alone, each rank shifted against the longest so that labels and the rhythm of the ends agree."""
+    """Pair by order alone: each rank is shifted against the longest until labels and the spacing of the ends agree."""
     reference = max(lane, key=lambda one: len(one.calls))
     shifts = [0 if one is reference else _shift(reference, one) for one in lane]
     low = max(max(0, shift) for shift in shifts)

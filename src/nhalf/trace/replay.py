@@ -73,7 +73,7 @@ def replay(
 
 
 def _bounds(timeline: Timeline, rows: list[Row], mean: Budget) -> list[Gain]:
-    """Return what no change of its kind can beat, from the budget alone."""
+    """Return upper bounds of the gains, from the budget alone."""
     found = []
 
     def add(name: str, saved: float, why: str) -> None:
@@ -202,7 +202,7 @@ def _scaled(lines: list[Line | None], lows: Floats, kinds: tuple[Kind, ...], fac
 
 
 def _one_shot(kinds: tuple[Kind, ...], price: Pricing | None) -> dict[int, tuple[float, float]]:
-    """Return for each other kind of all-reduce: what a one-shot saves by the links' laws, and its own price [s]."""
+    """Return, for each kind of all-reduce but one-shot, what that saves by the links' laws, and what it costs [s]."""
     found: dict[int, tuple[float, float]] = {}
     for i, kind in enumerate(kinds):
         if price is None or kind.op is not Op.ALL_REDUCE or kind.algorithm is Algorithm.ONE_SHOT or not kind.size_bytes:

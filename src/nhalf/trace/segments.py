@@ -60,7 +60,7 @@ def steps_of(timeline: Timeline) -> list[Segments]:
 
 
 def _segments(timeline: Timeline, covers: Sequence[Cover], number: int, chosen: Ints) -> Segments:
-    """Return one step as segments."""
+    """Cut one step at its meetings."""
     start, end = timeline.aligned.start_s[:, chosen], timeline.aligned.end_s[:, chosen]
     there = ~np.isnan(start)
     ranks = len(start)

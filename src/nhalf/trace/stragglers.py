@@ -53,7 +53,7 @@ class Verdict:
 
 
 def find(timeline: Timeline) -> Verdict:
-    """Return who is waited for.
+    """Return the ranks that the others wait for, worst first.
 
     The cost of a rank is the sum of its lateness over the calls at which it came last: how much earlier each could
     have begun. It is measured with the clocks as estimated, from durations alone (the rank that waits for nobody has
@@ -225,12 +225,12 @@ def _by_step(timeline: Timeline, last: Ints, lateness_s: Floats) -> Floats:
 
 
 def _sums(place: Ints, values: Floats, places: int) -> Floats:
-    """Return the sum of the values at each place."""
+    """Return the sum of the values that share an index."""
     return np.bincount(place, weights=values, minlength=places).astype(np.float64)
 
 
 def _by_call(timeline: Timeline, row: int, rival: int | None) -> Floats:
-    """Return what each call says of a rank's cost per step [s] (less a rival's), where there are few steps."""
+    """Return an estimate of a rank's cost per step [s], less a rival's, from each call: for runs of few steps."""
     inside = (timeline.step >= 0) & (timeline.split.last >= 0)
     late, last = timeline.split.lateness_s[inside], timeline.split.last[inside]
     value = np.where(last == row, late, 0.0) - (np.where(last == rival, late, 0.0) if rival is not None else 0.0)

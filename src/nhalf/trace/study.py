@@ -158,7 +158,7 @@ def _study(timeline: Timeline, options: Options, notes: list[str]) -> Study:
 
 
 def _if_quick(rows: list[Row]) -> str:
-    """Return what waiting would be on a rank alone, if every call moved its bytes as fast as the quickest tenth."""
+    """Return a lone rank's wait, if every call moved its bytes as fast as the quickest tenth did."""
     quick = sum(row.count_per_step * row.at_most_s for row in rows)
     whole = sum(row.count_per_step * float(row.transfers_s.mean()) for row in rows)
     waiting = units.format_time(max(0.0, whole - quick))

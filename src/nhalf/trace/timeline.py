@@ -157,7 +157,7 @@ def _place(windows: Floats, time_s: Floats) -> Ints:
 def _without_start(
     windows: Floats, traces: Sequence[RankTrace], meetings: Meetings, shares: Split, step: Ints, notes: list[str]
 ) -> Ints:
-    """Return the steps without the first, when its first call shows that the profilers did not start together."""
+    """Drop the first step where its first call shows that the profilers started apart."""
     every = np.arange(windows.shape[1])
     if len(every) == 1:
         _after_first_call(windows, traces, meetings, shares, step, notes)
@@ -187,7 +187,7 @@ def _skews(meetings: Meetings, shares: Split) -> Floats:
 def _after_first_call(
     windows: Floats, traces: Sequence[RankTrace], meetings: Meetings, shares: Split, step: Ints, notes: list[str]
 ) -> None:
-    """Let the one window begin after its first call, when that shows that the profilers did not start together."""
+    """Start the only window after its first call where that call shows that the profilers started apart."""
     late = _skews(meetings, shares)
     if len(late) < _FEWEST_TO_DROP or not meetings.symmetric[0] or np.any(meetings.index[:, 0] < 0):
         return

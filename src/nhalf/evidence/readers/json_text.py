@@ -6,6 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from nhalf.evidence.readers.numerals import LARGEST
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -52,7 +54,7 @@ def number(value: object) -> float | None:
         result = float(value)
     except (ValueError, OverflowError):  # an integer of hundreds of digits
         return None
-    return result if abs(result) < float("inf") else None
+    return result if abs(result) <= LARGEST else None
 
 
 def dictionary(value: object) -> dict[str, Any]:

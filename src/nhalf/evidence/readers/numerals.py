@@ -36,6 +36,7 @@ _SIZE = re.compile(rf"({NUMBER})\s*([kKMGTPE]?)(i?)(?:[Bb](?:ytes?)?)?")
 _REMEMBERED = 1 << 15  # numbers; a log repeats many, and reading one costs more than looking it up
 _HALVES: Final = tuple(0.5 * math.pow(10.0, -places) for places in range(400))
 _MOST_DIGITS: Final = 40  # of a whole number, thousands marks included
+LARGEST: Final = 1e30  # of any unit that tools print
 _LARGEST_POWER: Final = 300  # of ten, beyond which a number is no measurement
 _DIGITS_TO_SPARE = 7  # significant digits; rounding is then far below any noise
 
@@ -59,7 +60,7 @@ def real(token: str) -> float | None:
         if text == token or not _REAL.fullmatch(text):
             return None
         value = float(text)
-    return value if math.isfinite(value) else None
+    return value if abs(value) <= LARGEST else None
 
 
 @lru_cache(maxsize=_REMEMBERED)

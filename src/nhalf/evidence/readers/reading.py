@@ -63,10 +63,6 @@ def read_each(
         for one, in_folder in files:
             try:
                 tables.extend(_read_one(one, chosen, in_folder=in_folder))
-            except OverflowError:  # of two numbers that each could be measured, the product could not
-                too_large = InputError("its numbers are too large to be measured", where=one.name, do="check the file")
-                tables.append(_without_rows(one.name, too_large))
-                refused.append(too_large)
             except InputError as error:
                 tables.append(_without_rows(one.name, error))
                 refused.append(error)
@@ -98,7 +94,10 @@ def _read_one(source: Source, chosen: Reader | None, *, in_folder: bool) -> list
         )
     lines = cleaned(source)
     parts = [(reader, lines)] if chosen else sections(lines, reader)
-    tables = [_possible(table) for each, part in parts for table in each.read(part, source.name)]
+    try:
+        tables = [_possible(table) for each, part in parts for table in each.read(part, source.name)]
+    except OverflowError as error:  # of two numbers that each could be measured, the product could not
+        raise InputError("its numbers are too large to be measured", where=source.name, do="check the file") from error
     if not tables:
         why = f"this looks like {reader.name}, but it holds no row that can be read"
         return [Table(file=source.name, tool=reader.name, skipped=(Skipped(file=source.name, line=0, why=why),))]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The inputs of a program.
+    """The size, ranks and grouping that a program is made for.
 
     `group` is how many ranks share a node, or a row of the torus (0: it has no such structure); `segments` is into how
     many pieces a pipelined tree cuts each tree's share; `skew` is the exponent by which an all-to-all's destinations
