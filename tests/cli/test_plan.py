@@ -193,7 +193,7 @@ def test_a_default_that_systems_do_not_share_says_whose_it_is() -> None:
     assert "  on gb200-nvl72: --gpus 4: a node" in told
     assert "  --engine vllm: the most used" in told
     assert [line.split()[1] for line in told if "--kv" in line] == ["h100-sxm:", "gb200-nvl72:"]
-    said = invoke(*job, "--gpus", "8").out.partition("Defaults taken")[2].partition("\nNext\n")[0]
+    said = detailed(*job, "--gpus", "8").out.partition("Defaults taken")[2].partition("\nNext\n")[0]
     assert "--engine" in said
     assert "--gpus" not in said
 

@@ -106,7 +106,7 @@ def test_many_doubtful_rows_fit_on_a_page(tmp_path: Path) -> None:
 
 
 def test_misses_are_on_the_page() -> None:
-    page = invoke("validate", "--builtin").out
+    page = invoke("validate", "--builtin", "--detail").out
     assert "Furthest off" in page
     assert "h100-sxm  sglang  qwen3-32b" in page
 

@@ -212,7 +212,7 @@ def test_an_interrupt_leaves_a_labelled_partial(capsys: pytest.CaptureFixture[st
 
 def test_a_slow_rank_is_said_to_be_slow_in_all_it_does() -> None:
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--tokens", "10")
-    page = invoke(*job, "--straggler", "rank 3: 15%")
+    page = invoke(*job, "--straggler", "rank 3: 15%", "--detail")
     assert "With rank 3: 15% all work of the device takes that much longer, reading memory too" in page
     assert "A throttled core clock alone leaves that as it is" in " ".join(page.split())
     assert "throttled core clock" not in invoke(*job, "--straggler", "rank 3: 20us")
