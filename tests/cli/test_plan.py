@@ -31,7 +31,7 @@ def test_the_main_job_prints_the_stored_page(columns: int) -> None:
 
 
 def test_the_document_has_the_keys_of_the_contract(document: Any) -> None:  # noqa: ANN401
-    assert document["schema"] == "nhalf.plan/1"
+    assert document["schema"] == "nhalf.plan/2"
     assert all(set(row) >= KEYS for row in document["rows"])
     assert set(document["launch"]) == {"vllm", "sglang", "trtllm"}
     assert document["chosen"]["meets"] in ("yes", "marginal")

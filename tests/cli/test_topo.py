@@ -43,7 +43,7 @@ def test_a_file_is_read_like_a_pipe(path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_document_is_that_of_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
     document = piped(monkeypatch, "h100-8", "--on", "h100-sxm", "--pcie", "5", "--json").document
-    assert document["schema"] == "nhalf.topo/1"
+    assert document["schema"] == "nhalf.topo/2"
     nodes = document["nodes"]
     assert [node["name"] for node in nodes[:8]] == [f"GPU{index}" for index in range(8)]
     assert (nodes[8]["name"], nodes[8]["type"], nodes[8]["device"]) == ("NIC0", "nic", "mlx5_0")

@@ -61,7 +61,7 @@ def test_the_document_has_the_keys_of_the_contract() -> None:
     assert (entry["time_s"], entry["messages"]) == pytest.approx((7.057344e-05, 112))
     assert entry["law_difference"] == pytest.approx(0, abs=1e-9)
     assert sum(one["end_s"] - one["begin_s"] for one in entry["critical_path"]) == pytest.approx(entry["time_s"])
-    assert document(*RING)["schema"] == "nhalf.simulate/1"
+    assert document(*RING)["schema"] == "nhalf.simulate/2"
 
 
 def test_all_algorithms_are_those_that_fit() -> None:
