@@ -50,7 +50,7 @@ def test_a_list_whose_best_layout_at_some_batch_is_one_device_is_answered(
 
 
 def test_the_document_has_the_keys_of_the_contract(document: Any) -> None:  # noqa: ANN401
-    assert document["schema"] == "nhalf.buy/1"
+    assert document["schema"] == "nhalf.buy/2"
     assert document["verdict_interactive"].startswith("batch 1:")
     assert document["verdict_throughput"].startswith("batch 128:")
     assert len(document["options"]) == 5 * 3
@@ -114,7 +114,7 @@ def test_a_longer_step_saves_nothing() -> None:
 def test_whatif_is_buy_without_prices() -> None:
     with_prices = detailed(*JOB, "--option", "hbm=x1.4 @ $3k", "--json").document
     without = detailed("whatif", *JOB[1:], "--option", "hbm=x1.4", "--json").document
-    assert without["schema"] == "nhalf.whatif/1"
+    assert without["schema"] == "nhalf.whatif/2"
     assert [option["gain"] for option in without["options"]] == [option["gain"] for option in with_prices["options"]]
 
 

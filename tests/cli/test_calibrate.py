@@ -94,7 +94,7 @@ def test_a_stack_is_written_and_predicts_its_own_runs_better(runs: Path, tmp_pat
 
 def test_the_document_says_which_constants_the_runs_tell(runs: Path) -> None:
     document = invoke("calibrate", str(runs), "--json").document
-    assert document["schema"] == "nhalf.calibrate/1"
+    assert document["schema"] == "nhalf.calibrate/2"
     assert document["rows"] == 9
     constants = {each["name"]: each for each in document["constants"]}
     assert constants["layer_time_s"]["identified"]

@@ -18,7 +18,7 @@ def entries(*arguments: str) -> list[dict[str, Any]]:
     result = invoke("catalog", *arguments, "--json")
     assert result.code == 0, result.err
     document = result.document
-    assert document["schema"] == "nhalf.catalog/1"
+    assert document["schema"] == "nhalf.catalog/2"
     assert document["command"] == "catalog"
     found: list[dict[str, Any]] = document["entries"]
     return found

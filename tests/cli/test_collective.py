@@ -48,7 +48,7 @@ def test_the_first_line_is_the_verdict_and_the_last_the_next_command() -> None:
 
 
 def test_the_document_has_the_keys_of_the_contract(document: Any) -> None:  # noqa: ANN401
-    assert document["schema"] == "nhalf.collective/1"
+    assert document["schema"] == "nhalf.collective/2"
     assert document["command"] == "collective"
     keys = {"size_bytes", "algorithm", "time_s", "fixed_s", "transfer_s", "kind", "chosen"}
     assert all(keys <= set(row) for row in document["rows"])

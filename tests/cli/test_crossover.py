@@ -48,7 +48,7 @@ def test_the_two_thresholds_stand_apart() -> None:
 
 
 def test_the_document_has_the_keys_of_the_contract(document: Any) -> None:  # noqa: ANN401
-    assert document["schema"] == "nhalf.crossover/1"
+    assert document["schema"] == "nhalf.crossover/2"
     assert all(set(found) >= KEYS for found in document["crossovers"])
     assert document["use"] == "double_floor_size_bytes"
 

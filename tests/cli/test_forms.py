@@ -29,6 +29,7 @@ JOBS: dict[str, tuple[tuple[str, ...], str]] = {
         "runs",
     ),
     "topo": ((MATRIX,), "links"),
+    "explain": (("crossover",), "words"),
 }
 ELSEWHERE = {
     "measure",

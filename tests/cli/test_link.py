@@ -15,7 +15,7 @@ def test_two_numbers_print_the_stored_page(columns: int) -> None:
 
 def test_the_document_has_the_keys_of_the_contract() -> None:
     document = invoke("link", "5us", "400GB/s", "--size", "16KiB", "--size", "8MB", "--json").document
-    assert document["schema"] == "nhalf.link/1"
+    assert document["schema"] == "nhalf.link/2"
     assert document["latency_s"] == 5e-6
     assert document["bandwidth_bytes_per_s"] == 4e11
     assert document["half_size_bytes"] == 2e6

@@ -41,7 +41,7 @@ def test_a_mixed_curve_prints_the_stored_page(columns: int) -> None:
 @pytest.mark.usefixtures("folder")
 def test_the_document_has_the_keys_of_the_contract() -> None:
     found = invoke("lint", "mixed.csv", "--json").document
-    assert found["schema"] == "nhalf.lint/1"
+    assert found["schema"] == "nhalf.lint/2"
     assert all({"code", "row", "text"} <= set(finding) for finding in found["findings"])
     assert {"mixed-batch", "mixed-mode"} <= {finding["code"] for finding in found["findings"]}
 

@@ -125,7 +125,7 @@ def test_the_document_holds_the_keys_of_the_contract(tmp_path: Path) -> None:
     code, out, err = run(*QUICK, "-o", str(file), "--json")
     assert (code, err) == (0, "")
     document = json.loads(out)
-    assert document["schema"] == "nhalf.measure/1"
+    assert document["schema"] == "nhalf.measure/2"
     assert {"environment", "transport", "samples", "fits", "verdict", "doubts"} <= set(document)
     assert document["samples"] == str(file)
     assert document["environment"]["python"].count(".") == 2

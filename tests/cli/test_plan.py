@@ -19,7 +19,7 @@ KEYS = {
 
 @pytest.fixture(scope="module")
 def document() -> Any:  # noqa: ANN401  JSON is whatever it is
-    return detailed(*JOB, *LIMITS, "--json").document
+    return invoke(*JOB, *LIMITS, "--json").document
 
 
 @pytest.mark.parametrize("columns", [80, 140])
@@ -31,7 +31,7 @@ def test_the_main_job_prints_the_stored_page(columns: int) -> None:
 
 
 def test_the_document_has_the_keys_of_the_contract(document: Any) -> None:  # noqa: ANN401
-    assert document["schema"] == "nhalf.plan/1"
+    assert document["schema"] == "nhalf.plan/2"
     assert all(set(row) >= KEYS for row in document["rows"])
     assert set(document["launch"]) == {"vllm", "sglang", "trtllm"}
     assert document["chosen"]["meets"] in ("yes", "marginal")
@@ -51,22 +51,22 @@ def test_the_chosen_row_is_one_of_the_rows_and_holds_the_limits(document: Any) -
 
 
 def test_every_point_on_request() -> None:
-    few = detailed(*JOB, "--gpus", "8", "--json").document["rows"]
-    many = detailed(*JOB, "--gpus", "8", "--json", "--all").document["rows"]
+    few = invoke(*JOB, "--gpus", "8", "--json").document["rows"]
+    many = invoke(*JOB, "--gpus", "8", "--json", "--all").document["rows"]
     assert len(many) > 2 * len(few)
     assert len({(row["layout"], row["batch"]) for row in many}) == len(many)
 
 
 def test_money_is_known_where_a_price_is() -> None:
-    result = detailed(*JOB, "--gpus", "8", "--price", "$3.6/h", "--goal", "cost")
+    result = invoke(*JOB, "--gpus", "8", "--price", "$3.6/h", "--goal", "cost")
     assert "$/Mtok" in result.out
-    row = detailed(*JOB, "--gpus", "8", "--price", "$3.6", "--json").document["chosen"]
+    row = invoke(*JOB, "--gpus", "8", "--price", "$3.6", "--json").document["chosen"]
     assert row["cost_per_mtoken"] == pytest.approx(1e3 / row["tokens_per_s_per_gpu"])
 
 
 def test_the_launch_line_is_read_back_as_the_chosen_layout(document: Any) -> None:  # noqa: ANN401
     line = document["launch"]["vllm"]
-    found = detailed("plan", line, *JOB[2:], *LIMITS, "--json").document
+    found = invoke("plan", line, *JOB[2:], *LIMITS, "--json").document
     judged, chosen = found["judged"], document["chosen"]
     assert {key: judged[key] for key in ("tp", "pp", "batch")} == {key: chosen[key] for key in ("tp", "pp", "batch")}
     assert judged["tpot_s"] == pytest.approx(chosen["tpot_s"])
@@ -85,7 +85,7 @@ def test_a_worse_line_is_told_what_it_loses() -> None:
 
 def test_data_parallelism_of_a_dense_model_is_replicas() -> None:
     line = "vllm serve llama-3.1-8b --tensor-parallel-size 1 --data-parallel-size 4 --max-num-seqs 8"
-    found = detailed("plan", line, "--on", "h100-sxm", "--json").document
+    found = invoke("plan", line, "--on", "h100-sxm", "--json").document
     assert found["gpus"] == 4
     assert (found["judged"]["replicas"], found["judged"]["batch"]) == (4, 8)
 
@@ -103,7 +103,7 @@ def test_limits_that_nothing_holds_show_the_nearest_and_leave_with_3() -> None:
 
 
 def test_a_prompt_that_takes_too_long_is_named() -> None:
-    result = detailed(*JOB, "--gpus", "8", "--ttft", "1ms")
+    result = invoke(*JOB, "--gpus", "8", "--ttft", "1ms")
     assert result.code == 3
     assert "shorten it, or relax --ttft" in result.err
 
@@ -115,14 +115,14 @@ def test_what_does_not_fit_says_how_many_devices_would_hold_it() -> None:
 
 
 def test_a_context_without_prompts_has_no_first_token() -> None:
-    row = detailed(*JOB, "--gpus", "8", "--context", "1000", "--json").document["chosen"]
+    row = invoke(*JOB, "--gpus", "8", "--context", "1000", "--json").document["chosen"]
     assert row["ttft_low_s"] is None
     assert row["ttft_high_s"] is None
 
 
 def test_csv_and_markdown_hold_the_rows(document: Any) -> None:  # noqa: ANN401
-    assert len(detailed(*JOB, *LIMITS, "--csv").out.splitlines()) == 1 + len(document["rows"])
-    assert len(detailed(*JOB, *LIMITS, "--md").out.splitlines()) == 2 + len(document["rows"])
+    assert len(invoke(*JOB, *LIMITS, "--csv").out.splitlines()) == 1 + len(document["rows"])
+    assert len(invoke(*JOB, *LIMITS, "--md").out.splitlines()) == 2 + len(document["rows"])
 
 
 @pytest.mark.parametrize(
@@ -158,12 +158,7 @@ TWO = ("plan", "llama-3.1-70b", "--on", "h100-sxm,gb200-nvl72", *LIMITS)
 
 @pytest.fixture(scope="module")
 def two() -> Any:  # noqa: ANN401  JSON is whatever it is
-    return detailed(*TWO, "--price", "$2.5,$6", "--json").document
-
-
-@pytest.mark.parametrize("columns", [80, 140])
-def test_the_details_are_stored_too(columns: int) -> None:
-    assert matches(f"plan_detail_{columns}", detailed(*JOB, *LIMITS, columns=columns).out)
+    return invoke(*TWO, "--price", "$2.5,$6", "--json").document
 
 
 def test_two_systems_stand_side_by_side() -> None:
@@ -178,13 +173,13 @@ def test_the_document_of_two_systems_is_that_of_the_better_one_with_the_rows_of_
     assert two["chosen"] == best["chosen"]
     assert two["launch"] == best["launch"]
     assert {row["system"] for row in two["rows"]} == set(plans)
-    alone = detailed(*JOB[:3], "gb200-nvl72", *LIMITS, "--price", "$6", "--json").document
+    alone = invoke(*JOB[:3], "gb200-nvl72", *LIMITS, "--price", "$6", "--json").document
     assert plans["gb200-nvl72"]["chosen"] == alone["chosen"]
     assert [row for row in two["rows"] if row["system"] == "gb200-nvl72"] == alone["rows"]
 
 
 def test_each_system_may_have_its_price_and_the_cheapest_tokens_win() -> None:
-    found = detailed(*TWO, "--goal", "cost", "--price", "$1,$60", "--json").document
+    found = invoke(*TWO, "--goal", "cost", "--price", "$1,$60", "--json").document
     assert found["chosen"]["system"] == "h100-sxm"
     costs = {plan["system"]: plan["chosen"]["cost_per_mtoken"] for plan in found["plans"]}
     assert costs["h100-sxm"] < costs["gb200-nvl72"]
@@ -205,10 +200,10 @@ def test_a_default_that_systems_do_not_share_says_whose_it_is() -> None:
 
 def test_one_system_that_holds_the_limits_is_an_answer_and_none_is_not() -> None:
     job = ("plan", "llama-3.1-405b", "--on", "h100-sxm,b200-sxm", "--gpus", "8")
-    result = detailed(*job, "--weights", "bf16")
+    result = invoke(*job, "--weights", "bf16")
     assert result.code == 0
     assert "h100-sxm has no layout" in result.out
-    impossible = detailed(*job, "--tpot", "1ns")
+    impossible = invoke(*job, "--tpot", "1ns")
     assert impossible.code == 3
     assert impossible.err.count("none fits in memory") == 1
     assert impossible.err.count("the nearest is TP8, batch 1") == 1
@@ -225,7 +220,7 @@ def test_the_reasons_add_up_to_what_the_ranking_says(document: Any) -> None:  # 
 
 
 def test_help_says_what_is_taken_where_a_flag_is_not_given() -> None:
-    text = " ".join(detailed("plan", "--help").out.split())
+    text = " ".join(invoke("plan", "--help").out.split())
     for flag in ("--tp", "--pp", "--ep", "--attention-dp"):
         assert "[default: all]" in text[text.index(f"{flag} LIST") :][:120], flag
     assert f"[default: {PROMPT}, if --context" in text
@@ -249,7 +244,7 @@ def test_the_front_has_the_chosen_point_and_says_what_it_leaves_out() -> None:
 def test_a_launch_line_keeps_the_name_that_it_was_given(name: str) -> None:
     line = f"vllm serve {name} --tensor-parallel-size 8"
     given = ("--launch", line) if name.startswith("meta-llama") else ("llama-3.1-70b", "--launch", line)
-    launch = detailed("plan", *given, "--on", "h100-sxm", "--json").document["launch"]
+    launch = invoke("plan", *given, "--on", "h100-sxm", "--json").document["launch"]
     assert all(name in command.split() for command in launch.values())
 
 
@@ -273,7 +268,7 @@ def test_every_row_has_the_band_that_decode_states(document: Any) -> None:  # no
     assert all(row["tpot_low_s"] < row["tpot_s"] < row["tpot_high_s"] for row in document["rows"])
     for row in rows:
         job = ("decode", *JOB[1:], "--tp", str(row["tp"]), "--pp", str(row["pp"]), "--batch", str(row["batch"]))
-        alone = detailed(*job, "--isl", "4096", "--osl", "512", "--json").document["rows"][0]
+        alone = invoke(*job, "--isl", "4096", "--osl", "512", "--json").document["rows"][0]
         assert (row["tpot_low_s"], row["tpot_high_s"]) == pytest.approx((alone["low_s"], alone["high_s"]), rel=1e-9)
 
 

@@ -75,7 +75,7 @@ def test_predicting_twice_writes_the_columns_anew(runs: Path, tmp_path: Path) ->
 
 def test_the_document_has_one_entry_a_row(runs: Path) -> None:
     document = invoke("predict", str(runs), "--json").document
-    assert document["schema"] == "nhalf.predict/1"
+    assert document["schema"] == "nhalf.predict/2"
     assert [entry["line"] for entry in document["rows"]] == [2, 3, 4]
     assert document["rows"][1]["predicted_tpot_s"] is None
     assert document["rows"][0]["predicted_tpot_s"] > 0

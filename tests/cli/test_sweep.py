@@ -63,7 +63,7 @@ def test_flags_and_a_model_do_without_a_file(scenario: str) -> None:
 
 def test_the_summary_as_json(scenario: str) -> None:
     found = invoke("sweep", scenario, *AXES, "-o", "sweep.csv", "--json").document
-    assert (found["schema"], found["points"], found["legal"]) == ("nhalf.sweep/1", 1250, 1000)
+    assert (found["schema"], found["points"], found["legal"]) == ("nhalf.sweep/2", 1250, 1000)
     assert found["best"]["tp"] == 8
     assert found["best"]["axes_without_effect"] == ["system.fabric.inter_node.latency_s"]
 

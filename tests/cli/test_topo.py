@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
-from tests.cli.command import Result, invoke, matches, refused
+from tests.cli.command import Result, detailed, invoke, matches, refused
 
 from nhalf import cli
 
@@ -43,7 +43,7 @@ def test_a_file_is_read_like_a_pipe(path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_document_is_that_of_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
     document = piped(monkeypatch, "h100-8", "--on", "h100-sxm", "--pcie", "5", "--json").document
-    assert document["schema"] == "nhalf.topo/1"
+    assert document["schema"] == "nhalf.topo/2"
     nodes = document["nodes"]
     assert [node["name"] for node in nodes[:8]] == [f"GPU{index}" for index in range(8)]
     assert (nodes[8]["name"], nodes[8]["type"], nodes[8]["device"]) == ("NIC0", "nic", "mlx5_0")
@@ -105,7 +105,7 @@ def test_a_saved_machine_with_the_same_links_borrows_the_curves(
     (own,), (theirs,) = (invoke(*job, system, "--json").document["rows"] for system in ("mine", like))
     assert own["step_s"] == theirs["step_s"]
     assert own["kind"] == "modelled"
-    told = " ".join(invoke(*job, "mine", "--detail").out.split())
+    told = " ".join(detailed(*job, "mine").out.split())
     assert f"No all-reduce was measured on mine; the curve of {lender}, a sibling, stands in" in told
 
 
@@ -123,7 +123,7 @@ def test_a_saved_machine_with_other_links_or_devices_borrows_none(
     result = invoke("topo", str(shown), "--on", like, "--save", str(mine))
     assert (result.code, "no measured curve stands in" in result.err) == (0, True)
     monkeypatch.setenv("NHALF_CATALOG", str(mine))
-    told = " ".join(invoke("decode", "qwen3-8b", "--on", "mine", "--tp", "2", "--detail").out.split())
+    told = " ".join(detailed("decode", "qwen3-8b", "--on", "mine", "--tp", "2").out.split())
     assert "No all-reduce of vllm in graph mode was measured on mine; NCCL's own plan is taken instead." in told
 
 

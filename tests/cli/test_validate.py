@@ -49,7 +49,7 @@ def test_rows_below_the_datasheet_are_named_by_line_and_left_out_when_told(runs:
 
 def test_the_document_has_the_keys_of_the_contract(builtin: Any) -> None:  # noqa: ANN401  JSON
     keys = {"system", "engine", "model", "rows", "refused", "median_error", "p90_error", "bias", "coverage"}
-    assert builtin["schema"] == "nhalf.validate/1"
+    assert builtin["schema"] == "nhalf.validate/2"
     assert all(keys <= set(group) for group in builtin["groups"])
     assert keys <= set(builtin["overall"])
     assert sum(group["rows"] for group in builtin["groups"]) == builtin["overall"]["rows"] == 855
@@ -106,7 +106,7 @@ def test_many_doubtful_rows_fit_on_a_page(tmp_path: Path) -> None:
 
 
 def test_misses_are_on_the_page() -> None:
-    page = invoke("validate", "--builtin").out
+    page = invoke("validate", "--builtin", "--detail").out
     assert "Furthest off" in page
     assert "h100-sxm  sglang  qwen3-32b" in page
 

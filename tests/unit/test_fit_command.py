@@ -78,7 +78,7 @@ def test_the_verdict_comes_first_and_the_next_command_last(log: str) -> None:
 
 def test_the_document_is_json_without_surprises(log: str) -> None:
     document = json.loads(run(log, "--json").output)
-    assert document["schema"] == "nhalf.fit/1"
+    assert document["schema"] == "nhalf.fit/2"
     (found,) = document["fits"]
     assert found["latency_low_s"] < found["latency_s"] < found["latency_high_s"]
     assert found["identifiable"] == {"latency": True, "bandwidth": True}

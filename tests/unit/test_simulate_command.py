@@ -61,7 +61,7 @@ def test_the_document_has_the_keys_of_the_contract() -> None:
     assert (entry["time_s"], entry["messages"]) == pytest.approx((7.057344e-05, 112))
     assert entry["law_difference"] == pytest.approx(0, abs=1e-9)
     assert sum(one["end_s"] - one["begin_s"] for one in entry["critical_path"]) == pytest.approx(entry["time_s"])
-    assert document(*RING)["schema"] == "nhalf.simulate/1"
+    assert document(*RING)["schema"] == "nhalf.simulate/2"
 
 
 def test_all_algorithms_are_those_that_fit() -> None:
@@ -212,7 +212,7 @@ def test_an_interrupt_leaves_a_labelled_partial(capsys: pytest.CaptureFixture[st
 
 def test_a_slow_rank_is_said_to_be_slow_in_all_it_does() -> None:
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--tokens", "10")
-    page = invoke(*job, "--straggler", "rank 3: 15%")
+    page = invoke(*job, "--straggler", "rank 3: 15%", "--detail")
     assert "With rank 3: 15% all work of the device takes that much longer, reading memory too" in page
     assert "A throttled core clock alone leaves that as it is" in " ".join(page.split())
     assert "throttled core clock" not in invoke(*job, "--straggler", "rank 3: 20us")

@@ -96,7 +96,7 @@ def test_the_clock_of_a_rank_may_be_off_by_any_amount(tmp_path: Path) -> None:
 
 def test_the_document_keeps_the_contract() -> None:
     found = document(SLOW, "--batch", 8)
-    assert found["schema"] == "nhalf.trace/1"
+    assert found["schema"] == "nhalf.trace/2"
     assert {"nhalf_version", "catalog_version", "command", "interval_level", "notes"} <= set(found)
     assert (found["ranks"], found["steps"], found["match_rate"]) == (2, 8, 1.0)
     assert {"rank", "offset_s", "low_s", "high_s"} <= set(found["clock_offsets"][0])

@@ -65,7 +65,7 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     )  # fmt: skip
     if not forms.write(lambda: report.document(answer), "fits"):
         canvas = output.canvas()
-        report.write(answer, canvas)
+        report.write(answer, canvas, whole=forms.everything())
         output.write(canvas.text)
     page_file.write([file for file in files if page_file.is_page(file)], lambda: page(answer))
     for file in links:

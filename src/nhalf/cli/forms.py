@@ -72,13 +72,18 @@ def asked() -> str:
     return found
 
 
+def everything() -> bool:
+    """Tell whether everything is asked for, not one screen."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_DETAIL))
+
+
 def show(view: View) -> None:
     """Write an answer in the form that is asked for: a document, its rows, the first screen, or everything."""
     if write(view.document, view.rows):
         return
-    context = click.get_current_context(silent=True)
     canvas = output.canvas()
-    if context is not None and context.meta.get(_DETAIL):
+    if everything():
         view.detail(canvas)
     else:
         write_brief(view.brief(), canvas)

@@ -50,5 +50,5 @@ def topo(source: str, system: str | None, pcie: int | None, save: str | None) ->
     if forms.write(lambda: report.document(found), "links"):
         return
     canvas = output.canvas()
-    report.write(found, canvas)
+    report.write(found, canvas, whole=forms.everything())
     output.write(canvas.text)

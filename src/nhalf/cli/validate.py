@@ -73,7 +73,7 @@ def validate(
         canvas = output.canvas()
         yours = "" if cases else "  # with runs of your own in bench.csv"
         refit = following.command("calibrate", {"bench": cases or ("bench.csv",), "--output": "my-stack.toml"})
-        report.write(found, doubts, canvas, next_command=f"{refit}{yours}")
+        report.write(found, doubts, canvas, next_command=f"{refit}{yours}", whole=forms.everything())
         output.write(canvas.text)
     require_scored(found, where=table.path)
     require(limits, found.overall)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def envelope(command: str, body: dict[str, Any]) -> dict[str, Any]:
     """Return a document: its schema and versions, then its body."""
     return {
-        "schema": f"nhalf.{command}/1",
+        "schema": f"nhalf.{command}/2",
         "nhalf_version": VERSION,
         "catalog_version": store.catalog_version(),
         "command": command,

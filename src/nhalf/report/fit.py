@@ -52,8 +52,11 @@ class Answer:
     devices_per_node: int = 8
 
 
-def write(answer: Answer, canvas: Canvas) -> None:
-    """Write the verdicts, what tripped or moved, then each curve, the marks, and what to run next."""
+def write(answer: Answer, canvas: Canvas, *, whole: bool = True) -> None:
+    """Write the verdicts, what tripped or moved, then each curve, the marks, and what to run next.
+
+    Unless it is `whole`, the pieces of a curve whose messages are marked are left out.
+    """
     curves = answer.fit.curves
     canvas.paragraph("\n".join(of_curve(curve) for curve in curves[:_SHOWN]), bold=True)
     if len(curves) > _SHOWN:
@@ -66,7 +69,7 @@ def write(answer: Answer, canvas: Canvas) -> None:
     if len(curves) > 1:
         _summary(curves, canvas)
     for curve in curves[:_SHOWN]:
-        write_curve(curve, canvas, several=len(curves) > 1)
+        write_curve(curve, canvas, several=len(curves) > 1, pieces=whole or not answer.marks)
     if answer.marks or answer.mark_doubts:
         fit_parts.marks(answer.fit, answer.marks, answer.mark_doubts, canvas)
     write_skipped(answer.fit, canvas)
@@ -121,8 +124,8 @@ def _or_dash(value: float | None, unit: str) -> str:
     return "-" if value is None or not math.isfinite(value) else units.format_value(value, unit)
 
 
-def write_curve(curve: CurveFit, canvas: Canvas, *, several: bool) -> None:
-    """Write what one curve says."""
+def write_curve(curve: CurveFit, canvas: Canvas, *, several: bool, pieces: bool = True) -> None:
+    """Write what one curve says, with its `pieces` where they are asked for."""
     canvas.heading(
         str(curve.series.key) if several else "The fit: t(n) = latency + n / bandwidth, of the whole operation"
     )
@@ -135,20 +138,20 @@ def write_curve(curve: CurveFit, canvas: Canvas, *, several: bool) -> None:
     rows = [
         ["times", QUANTITIES.get(quantity or "", "how they were taken is unknown")],
         ["points", _points(curve)],
-        *([["latency", latency], ["bandwidth", bandwidth]] if not same else [["latency, bandwidth", latency]]),
+        *([["latency (alpha)", latency], ["bandwidth (beta)", bandwidth]] if not same else [["alpha, beta", latency]]),
         ["n_1/2", _half_size(curve)],
         ["floor", _or_dash(curve.floor_s, "s")],
         ["doubles at", _doubles(curve)],
     ]
-    if curve.line is not None:
+    if curve.line is not None and pieces:
         line = curve.line
         rows.append(
             ["one line", f"misses the points by {_percent(line.misfit_median)}, {_percent(line.misfit_max)} at worst"]
         )
-    if len(curve.segments) > 1:
+    if len(curve.segments) > 1 and pieces:
         rows.append(["switches", ", ".join(map(_switch, curve.switches))])
     canvas.table(["<", "<"], rows)
-    if len(curve.segments) > 1:
+    if len(curve.segments) > 1 and pieces:
         names = ["from", "to", "latency", "95 %", "bandwidth", "95 %"]
         canvas.table(names, [_segment(*each) for each in zip(curve.segments, curve.segment_estimates, strict=True)])
     for note in curve.notes:

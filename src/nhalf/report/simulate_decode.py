@@ -23,7 +23,7 @@ _MOSTLY = 0.5
 """A rank that is the last to arrive at this share of the collectives sets the pace."""
 
 
-def write(
+def write(  # noqa: PLR0913  all but the first three are choices of one page
     made: Loop,
     paces: Sequence[Pace],
     canvas: Canvas,
@@ -31,10 +31,12 @@ def write(
     tokens: int,
     slow: Sequence[str],
     partial: str = "",
+    whole: bool = True,
 ) -> None:
     """Write what the straggler costs, the table, and what each remedy gives back.
 
     `slow` are the texts of stragglers that do all of their work slower; `partial` says what was interrupted.
+    Unless it is `whole`, what the numbers rest on is left out.
     """
     base, *others = paces
     jitter_s = base.jitter_s
@@ -60,18 +62,8 @@ def write(
         for one in paces
     ]
     canvas.table(["<straggler", "tokens/s", "lost", "step p50", "step p99", "<the others wait for"], rows)
-    canvas.paragraph(
-        f"  A step is {made.collectives} x ({units.format_time(made.work_s)} of work + "
-        f"{units.format_time(made.collective_s)} of all-reduce), both as predicted; "
-        "the loop plays the all-reduce message by message.",
-        indent="  ",
-    )
-    if slow:
-        canvas.paragraph(
-            f"  With {joined(list(slow))} all work of the device takes that much longer, reading memory too, which is "
-            f"{100 * made.reads_share:.0f} % of it. A throttled core clock alone leaves that as it is, and costs less.",
-            indent="  ",
-        )
+    if whole:
+        _rests_on(made, canvas, slow=slow)
     for one in others:
         if one.behind < tokens:
             canvas.paragraph(f"  {one.straggler}: behind in {one.behind} of {counted(tokens, 'token')}.", indent="  ")
@@ -100,6 +92,22 @@ def write(
                     for remedy in one.remedies
                 ],
             )
+
+
+def _rests_on(made: Loop, canvas: Canvas, *, slow: Sequence[str]) -> None:
+    """Write what a step is made of, and what a slow device does slower."""
+    canvas.paragraph(
+        f"  A step is {made.collectives} x ({units.format_time(made.work_s)} of work + "
+        f"{units.format_time(made.collective_s)} of all-reduce), both as predicted; "
+        "the loop plays the all-reduce message by message.",
+        indent="  ",
+    )
+    if slow:
+        canvas.paragraph(
+            f"  With {joined(list(slow))} all work of the device takes that much longer, reading memory too, which is "
+            f"{100 * made.reads_share:.0f} % of it. A throttled core clock alone leaves that as it is, and costs less.",
+            indent="  ",
+        )
 
 
 def _lost(base: Pace, one: Pace) -> str:

@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from nhalf.report.canvas import Canvas
 
 
-def write(machine: Machine, canvas: Canvas) -> None:
-    """Write the verdict, the weakest edge, the letters as links, the nearest NICs and what was assumed."""
+def write(machine: Machine, canvas: Canvas, *, whole: bool = True) -> None:
+    """Write the verdict, the weakest edge, the letters as links, if `whole` the nearest NICs, and what was assumed."""
     canvas.paragraph(_verdict(machine), bold=True)
     if machine.weakest:
         link = machine.weakest.link
         half = units.format_size(float(link.half_size_bytes), binary=True)
         canvas.paragraph(f"A message of {half} is the n_1/2 of that edge: below it latency costs more than bytes.")
     _write_letters(machine, canvas)
-    _write_nics(machine, canvas)
+    if whole:
+        _write_nics(machine, canvas)
     if machine.notes:
         canvas.heading("Notes")
         for note in machine.notes:

@@ -19,27 +19,34 @@ if TYPE_CHECKING:
 _FEW = 5
 _REASONS = 2
 """Flags that are spelled out: they are sentences of whoever wrote the table."""
+_GROUPS, _WORST = 6, 2
 _SOME = 40
 """Places of doubtful rows that are named beyond those with a sentence: what a page holds, and an eye."""
 
 
-def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, next_command: str) -> None:
+def write(
+    found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, next_command: str, whole: bool = True
+) -> None:
     """Write the verdict, a line for each group, the worst rows, and what looks wrong in the table.
 
-    `arguments` are the files and flags as they are typed again.
+    Unless it is `whole`, groups and rows are those that say most: the largest groups, the rows furthest off.
     """
+    groups = found.groups if whole else sorted(found.groups, key=lambda score: -score.rows)[:_GROUPS]
     canvas.paragraph(verdict(found.overall), bold=True)
     if found.overall.rows > found.overall.refused:
         canvas.paragraph(_number_line(found.overall))
     canvas.heading("By system, engine and model")
     canvas.table(["<system", "<engine", "<model", "rows", "refused", "median", "p90", "bias", "in band"],
-                 [_row(score) for score in found.groups])  # fmt: skip
-    _ratios(found.ratios, canvas)
-    _switches(found.switches, canvas)
-    _worst(found.worst, canvas)
+                 [_row(score) for score in groups])  # fmt: skip
+    if len(groups) < len(found.groups):
+        canvas.paragraph(f"{len(found.groups) - len(groups)} smaller groups with --detail", indent="  ")
+    if whole:
+        _ratios(found.ratios, canvas)
+        _switches(found.switches, canvas)
+    _worst(found.worst if whole else found.worst[:_WORST], canvas)
     if found.reasons:
         canvas.heading("Refused")
-        for reason, rows in found.reasons[:_FEW]:
+        for reason, rows in found.reasons[: _FEW if whole else 1]:
             canvas.paragraph(f"  {counted(rows)}: {reason}", indent="    ")
     checks(doubts, canvas)
     canvas.following(next_command)
