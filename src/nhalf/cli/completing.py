@@ -11,8 +11,6 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from nhalf.loading.inputs import INPUTS
-
 VARIABLE: Final = "_NHALF_COMPLETE"
 """The variable by which a shell asks, as click names it."""
 _WORDS: Final = {
@@ -61,6 +59,8 @@ def prepare(command: click.Command) -> click.Command:
 
 def type_of(param: click.Parameter) -> _Words | None:
     """Return the type that completes a parameter, None where nothing is known of it."""
+    from nhalf.loading.inputs import INPUTS
+
     known = {row.on_command_line: row for row in INPUTS if row.words or row.catalogue}
     for name in (*param.opts, param.name or ""):
         row = known.get("--model" if name == "model" else name)
