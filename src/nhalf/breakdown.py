@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
     from types import CodeType
 
     import numpy as np
