@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nhalf.engines import ENGINES
-from nhalf.engines.served import Served
+from nhalf.engines.served import PLACEHOLDER, Served
 from nhalf.predict.memory import USABLE_SHARE
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def lines(layout: Layout, served: Served) -> dict[str, Line]:
     for name, engine in ENGINES.items():
         reason = engine.refusal(layout)
         command, also = ("", ()) if reason else engine.command(layout, served)
+        if command and served.model == PLACEHOLDER:
+            also = (f"{PLACEHOLDER} the path of the checkpoint, or its repository", *also)
         found[name] = Line(engine=name, command=command, reason=reason, also=also)
     return found
 

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 class Engine(ABC):
     """What no table of constants holds of an engine; library, mode and constants are `stacks.toml`'s, by its `name`.
 
-    `programs` and `images` are what a launch line starts; `degrees` the flags that make the layout, `spellings` other
-    names of flags; `backends` are its names in benchmarks of serving. `quantised_kv` is the dtype of the cache that a
-    quantised model most likely runs with, empty where nothing is known. `even_ranks`: its own all-reduce runs on 2, 4,
-    6 and 8 ranks (thresholds.toml), and hands over to NCCL on others; `one_vendor`: its library runs on the devices of
-    one vendor only.
+    `start` begins a launch line; `programs` and `images` are what one may start; `degrees` the flags that make the
+    layout, `spellings` other names of flags; `backends` are its names in benchmarks of serving. `quantised_kv` is the
+    dtype of the cache that a quantised model most likely runs with, empty where nothing is known. `even_ranks`: its own
+    all-reduce runs on 2, 4, 6 and 8 ranks (thresholds.toml), and hands over to NCCL on others; `one_vendor`: its
+    library runs on the devices of one vendor only.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    start: ClassVar[str]
     programs: ClassVar[tuple[str, ...]]
     degrees: ClassVar[tuple[str, ...]]
     images: ClassVar[tuple[str, ...]] = ()

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from nhalf.layout import Layout
 
 
+PLACEHOLDER: Final = "MODEL"
+"""What stands in a line for a model that no repository is known for: one described in a file."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """What is launched: a model by the name that engines know, how many sequences (of one replica) and how long.

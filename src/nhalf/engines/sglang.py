@@ -23,6 +23,7 @@ class Sglang(Engine):
 
     name = "sglang"
     title = "SGLang"
+    start = "python -m sglang.launch_server"
     programs = ("sglang",)
     backends = ("sglang",)
     eager_flag = "disable-cuda-graph"
@@ -53,7 +54,7 @@ class Sglang(Engine):
         flags += ["--kv-cache-dtype", "fp8_e4m3"] if served.kv_dtype == "fp8" else []
         flags += ["--quantization", served.method] if served.method else []
         also = (f"once on each of {nodes} nodes, RANK from 0",) if nodes > 1 else ()
-        command = joined("python", "-m", "sglang.launch_server", *flags)
+        command = joined(*self.start.split(), *flags)
         return command, (*also, *served.needs)
 
     def layout_of(self, flags: dict[str, str], where: str) -> tuple[Layout, int | None, list[str]]:

@@ -25,6 +25,7 @@ class Trtllm(Engine):
 
     name = "trtllm"
     title = "TensorRT-LLM"
+    start = "trtllm-serve"
     programs = ("trtllm-serve", "trtllm_serve")
     backends = ("trt", "tensorrt-llm")
     quantised_kv = "fp8"
@@ -55,7 +56,7 @@ class Trtllm(Engine):
         also = [f"options.yaml: {'; '.join(options)}"]
         also += [checkpoint(served.quantised)] if served.quantised else []
         also += [f"under mpirun or srun with {layout.devices} ranks on {nodes} nodes"] if nodes > 1 else []
-        return joined("trtllm-serve", served.model, *flags), tuple(also)
+        return joined(*self.start.split(), served.model, *flags), tuple(also)
 
     def layout_of(self, flags: dict[str, str], where: str) -> tuple[Layout, int | None, list[str]]:
         """Return the layout of a line, the sequences of a replica, and what is left out of account."""

@@ -24,6 +24,7 @@ class Vllm(Engine):
 
     name = "vllm"
     title = "vLLM"
+    start = "vllm serve"
     programs = ("vllm",)
     images = ("vllm-openai",)
     backends = ("vllm",)
@@ -54,7 +55,7 @@ class Vllm(Engine):
         flags += ["--all2all-backend", _EXCHANGES[layout.routed_exchange]] if layout.attention_dp > 1 else []
         spread, also = _across_nodes(layout, served) if nodes > 1 else ([], ())
         flags += [*spread, *_load(layout, served)]
-        command = joined("vllm", "serve", served.model, *flags)
+        command = joined(*self.start.split(), served.model, *flags)
         return command, (*also, *served.needs)
 
     def layout_of(self, flags: dict[str, str], where: str) -> tuple[Layout, int | None, list[str]]:

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nhalf.catalog import store
+from nhalf.catalog import files, store
+from nhalf.catalog.naming import letters
 from nhalf.engines import ENGINES
+from nhalf.engines.served import PLACEHOLDER
 from nhalf.errors import InputError, did_you_mean
+from nhalf.loading.model import is_file
 
 if TYPE_CHECKING:
     from nhalf.engines.engine import Engine
@@ -65,6 +68,28 @@ def check_same(launched: Launched, model: str | None, engine: str | None) -> Non
         )  # fmt: skip
 
 
+def checkpoint_of(asked: str) -> str:
+    """Return the repository of the very model that was asked for, among those that share its shape, or MODEL.
+
+    `llama-3.3-70b` is the catalogue's llama-3.1-70b to a prediction, but not to an engine; a model that a file
+    describes is of no repository.
+    """
+    if is_file(asked):
+        return PLACEHOLDER
+    if "/" in asked:
+        return asked
+    known, wanted = _known(asked), _plain(asked)
+    repositories = [name for name in files.aliases().get("model", {}).get(known, ()) if "/" in name]
+    same = (name for name in repositories if wanted in _plain(name.rpartition("/")[2]))
+    own = repositories[:1] if wanted == _plain(known) else []
+    return next(iter((*same, *own)), PLACEHOLDER)
+
+
+def _plain(name: str) -> str:
+    """Return the letters of a name by which spellings are compared; of some makers `3_3` is `3.3`."""
+    return letters(name).replace(".", "")
+
+
 def _known(model: str) -> str:
     """Return the catalogue's name of a model, or nothing where it has none."""
     try:
@@ -107,8 +132,8 @@ def read(text: str) -> Launched:
     where = "--launch"
     engine = _engine(text)
     if engine is None:
-        raise InputError("this launches no engine that is known", where=where,
-                         allowed="vllm serve ..., python -m sglang.launch_server ..., trtllm-serve ...")  # fmt: skip
+        allowed = ", ".join(f"{each.start} ..." for each in ENGINES.values())
+        raise InputError("this launches no engine that is known", where=where, allowed=allowed)
     try:
         words = shlex.split(_typed(text), comments=False)
     except ValueError as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from nhalf import units
 from nhalf.decide.launch_lines import lines
 from nhalf.decide.regime import TIE
+from nhalf.engines.served import PLACEHOLDER
 from nhalf.report import fields
 from nhalf.report.decode_brief import assumed, span
 from nhalf.report.plan import served
@@ -141,4 +142,4 @@ def _launch(chosen: Choice, asked: Asked) -> list[str]:
     line = lines(chosen.layout, served(chosen, asked.served_model)).get(engine)
     if line is None or not line.command:
         return [f"# {engine} cannot launch it{f': {line.reason}' if line is not None and line.reason else ''}"]
-    return [line.command]
+    return [*(f"# {also}" for also in line.also if also.startswith(f"{PLACEHOLDER} ")), line.command]
