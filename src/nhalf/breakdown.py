@@ -2,45 +2,61 @@
 
 A prediction is a tree of `Term`s. A leaf holds one formula and its inputs, and the string that is shown is the string
 that is compiled and evaluated; every other term folds its parts by one of seven rules. Values are floats or NumPy
-arrays, so that one body serves one answer, a sweep, a band of draws and a finite difference.
+arrays, so that one body serves one answer, a sweep, a band of draws and a finite difference. NumPy is loaded where an
+array is met: a single message needs none.
 """
 
 from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
     from types import CodeType
 
-Array: TypeAlias = NDArray[np.float64]
-Quantity: TypeAlias = float | Array
+    import numpy as np
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[np.float64]"
+Quantity: TypeAlias = "float | Array"
 Rule: TypeAlias = Literal["leaf", "total", "product", "largest", "smallest", "chosen", "excess", "portion"]
+
+
+def is_array(value: object) -> TypeGuard[Array]:
+    """Tell whether a value is an array, without loading NumPy for a plain number."""
+    if isinstance(value, float | int):
+        return False
+    import numpy as np
+
+    return isinstance(value, np.ndarray)
 
 
 def maximum(left: Quantity, right: Quantity) -> Quantity:
     """Return the larger of two quantities, element by element."""
-    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+    if is_array(left) or is_array(right):
+        import numpy as np
+
         return np.maximum(left, right)
     return max(left, right)
 
 
 def minimum(left: Quantity, right: Quantity) -> Quantity:
     """Return the smaller of two quantities, element by element."""
-    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+    if is_array(left) or is_array(right):
+        import numpy as np
+
         return np.minimum(left, right)
     return min(left, right)
 
 
 def log2_ceil(value: Quantity) -> Quantity:
     """Return the ceiling of the base-2 logarithm: how many doublings reach `value`."""
+    import numpy as np
+
     if isinstance(value, np.ndarray):
         return cast("Array", np.ceil(np.log2(value)))
     return float(math.ceil(np.log2(value)))
@@ -48,6 +64,8 @@ def log2_ceil(value: Quantity) -> Quantity:
 
 def log2_floor(value: Quantity) -> Quantity:
     """Return the floor of the base-2 logarithm, as integer code computes it."""
+    import numpy as np
+
     if isinstance(value, np.ndarray):
         return cast("Array", np.floor(np.log2(value)))
     return float(math.floor(np.log2(value)))
@@ -55,6 +73,8 @@ def log2_floor(value: Quantity) -> Quantity:
 
 def power(base: Quantity, exponent: Quantity) -> Quantity:
     """Return `base` to the power of `exponent`, by one routine for floats and arrays: the last digit is the same."""
+    import numpy as np
+
     raised = np.power(base, exponent)
     return raised if isinstance(raised, np.ndarray) else float(raised)
 
@@ -117,7 +137,7 @@ class Term:
 
     def __repr__(self) -> str:
         """Return one line: the value or the shape of an array, and the names of the parts; `walk` goes further."""
-        value = f"array of {np.shape(self.value)}" if np.ndim(self.value) else f"{float(self.value):.4g}"
+        value = f"array of {self.value.shape}" if is_array(self.value) else f"{float(self.value):.4g}"
         parts = f": {self.rule} of {', '.join(part.name for part in self.parts)}" if self.parts else ""
         return f"<Term {self.name} = {value} {self.unit}{parts}>"
 
@@ -140,10 +160,14 @@ def _element(given: Input, place: int, count: int, seen: dict[int, Term]) -> Inp
     """Return what a formula reads at one point."""
     if isinstance(given, Term):
         return _taken(given, place, count, seen)
-    return float(np.broadcast_to(given, (count,))[place]) if isinstance(given, np.ndarray) else given
+    if not is_array(given):
+        return given
+    import numpy as np
+
+    return float(np.broadcast_to(given, (count,))[place])
 
 
-Input: TypeAlias = Quantity | Term | Callable[[Quantity], Quantity]
+Input: TypeAlias = "Quantity | Term | Callable[[Quantity], Quantity]"
 """What a formula may read: a number, a term made elsewhere, or a function such as a measured curve."""
 
 
@@ -167,7 +191,7 @@ def _evaluate(formula: str, inputs: Mapping[str, Input]) -> Quantity:
     names = {name: given.value if isinstance(given, Term) else given for name, given in inputs.items()}
     code, _ = _compile(formula)
     value = eval(code, _GLOBALS, names)  # noqa: S307  the syntax tree was checked
-    return value if isinstance(value, np.ndarray) else float(value)
+    return value if is_array(value) else float(value)
 
 
 def total(name: str, *parts: Term, column: str = "") -> Term:
@@ -299,7 +323,9 @@ def weighted_parts(term: Term) -> Iterator[tuple[Term, Quantity]]:
 
 def _ratio(value: Quantity, whole: Quantity) -> Quantity:
     """Return value / whole, and 0 where the whole is 0."""
-    if isinstance(value, np.ndarray) or isinstance(whole, np.ndarray):
+    if is_array(value) or is_array(whole):
+        import numpy as np
+
         shape = np.broadcast(value, whole).shape
         return np.divide(value, whole, out=np.zeros(shape), where=np.broadcast_to(np.asarray(whole) != 0, shape))
     return value / whole if whole else 0.0
@@ -329,6 +355,8 @@ def shares(term: Term) -> dict[str, Quantity]:
 
 def binding_path(term: Term) -> list[str]:
     """Return the names from the root down to a leaf, always following the part that accounts for most (scalars)."""
+    import numpy as np
+
     names = [term.name]
     while term.rule != "leaf":
         candidates = [(float(np.mean(weight * part.value)), index, part) for index, (part, weight) in
@@ -342,6 +370,8 @@ def binding_path(term: Term) -> list[str]:
 
 def audit(term: Term) -> list[str]:
     """Return the paths of the terms whose value is not what their formula or rule gives; empty when all agree."""
+    import numpy as np
+
     wrong = []
     for path, node in walk(term):
         if node.rule == "leaf":

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from nhalf import units
 from nhalf.errors import InputError
@@ -41,9 +40,9 @@ class Link:
             latency_s = units.parse(latency_s, "time", where="latency")
         if isinstance(bandwidth_bytes_per_s, str):
             bandwidth_bytes_per_s = units.parse(bandwidth_bytes_per_s, "bandwidth", where="bandwidth")
-        if not np.all(np.isfinite(latency_s)) or np.any(np.less(latency_s, 0)):
+        if not _within(latency_s, zero=True):
             raise InputError("a latency cannot be negative or infinite", where="latency", allowed="0 s or more")
-        if not np.all(np.isfinite(bandwidth_bytes_per_s)) or np.any(np.less_equal(bandwidth_bytes_per_s, 0)):
+        if not _within(bandwidth_bytes_per_s, zero=False):
             raise InputError(
                 "a bandwidth cannot be zero, negative or infinite", where="bandwidth", allowed="more than 0 bytes/s"
             )
@@ -55,3 +54,12 @@ class Link:
         """Return n_1/2 = alpha x beta [bytes]: the message that pays as much for latency as for its bytes."""
         # In nanoseconds first: latencies are round numbers of them, which floats hold exactly (5e-6 they do not).
         return self.latency_s * 1e9 * self.bandwidth_bytes_per_s / 1e9
+
+
+def _within(value: Quantity, *, zero: bool) -> bool:
+    """Tell whether every number is finite and positive, or 0 where that is possible."""
+    if isinstance(value, float | int):
+        return math.isfinite(value) and (value > 0 or (zero and value == 0))
+    import numpy as np
+
+    return bool(np.all(np.isfinite(value)) and np.all(value >= 0 if zero else value > 0))

@@ -5,6 +5,7 @@ python tests/bench/speed.py
 
 from __future__ import annotations
 
+import os
 import resource
 import statistics
 import subprocess
@@ -25,15 +26,28 @@ if TYPE_CHECKING:
 REPEATS = 5
 
 
+IMPORTS = ("-c", "import numpy, click, rich")
+"""What a command is held against: a program that loads what most of them stand on, and does nothing."""
+
+
+def once(*arguments: str) -> float:
+    """Return the CPU time [s] of Python with arguments, in a process of its own that may keep its bytecode."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], capture_output=True, check=True, env=kept)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def cpu_seconds(*arguments: str) -> float:
     """Return the median CPU time [s] of a command in a process of its own."""
-    times = []
-    for _ in range(REPEATS):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "nhalf", *arguments], capture_output=True, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return statistics.median(times)
+    return statistics.median(once("-m", "nhalf", *arguments) for _ in range(REPEATS))
+
+
+def against_imports(*arguments: str) -> float:
+    """Return the median ratio of a command's CPU time to that of its imports, run in pairs after a first run."""
+    once("-m", "nhalf", *arguments)
+    return statistics.median(once("-m", "nhalf", *arguments) / once(*IMPORTS) for _ in range(REPEATS))
 
 
 def main() -> None:
@@ -65,6 +79,9 @@ def main() -> None:
     print(f"peak memory                   {memory:8.0f} MiB           (budget 1000 MiB)")
     print(f"CPU of nhalf --help           {cpu_seconds('--help'):8.3f} s             (budget 0.15 s)")
     print(f"CPU of a cold nhalf decode    {cpu_seconds(*job):8.3f} s             (budget 0.6 s)")
+    link, decode = against_imports("link", "5us", "400GB/s"), against_imports(*job[:4], "--tp", "8")
+    print(f"nhalf link against imports    {link:8.2f} x             (budget 0.9: numpy, click, rich)")
+    print(f"nhalf decode against imports  {decode:8.2f} x             (budget 1.8)")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def test_a_line_is_read_back_as_the_same_layout(
     found = read(line.command)
     assert (found.engine, found.model) == (engine, SERVED.model)
     expected = layout
-    if engine == "trtllm":  # its way to the experts is its own choice, and no flag
+    if not ENGINES[engine].exchange_is_a_flag:  # its way to the experts is its own choice, and no flag
         expected = Layout(
             tensor_parallel=layout.tensor_parallel, pipeline_parallel=layout.pipeline_parallel,
             expert_parallel=layout.expert_parallel, attention_dp=layout.attention_dp,

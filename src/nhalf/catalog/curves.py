@@ -10,6 +10,7 @@ import numpy as np
 
 from nhalf.collective import Mode, Op
 from nhalf.curve import CurveKey, MeasuredCurve
+from nhalf.engines import ENGINES
 from nhalf.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ _WIDTHS: Final = {
     "int8": 1, "uint8": 1, "fp8": 1, "float8": 1,
     "float32": 4, "float": 4, "fp32": 4,
 }  # fmt: skip
-_EVEN_ONLY: Final = ("vllm", "sglang", "trtllm")
-"""Libraries whose own all-reduce runs on 2, 4, 6 and 8 ranks (thresholds.toml); on others they hand over to NCCL."""
+_EVEN_ONLY: Final = tuple(name for name, engine in ENGINES.items() if engine.even_ranks)
+"""Libraries of engines whose own all-reduce runs on even counts of ranks; each bears the name of its engine."""
 _BELOW_LIBRARY: Final = "nccl"
 _BELOW: Final = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
 """What engines leave to NCCL where their own kernels do not reach."""

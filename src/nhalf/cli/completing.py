@@ -6,12 +6,12 @@ The types stand in for those of the options only while a shell asks, so no other
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
-from click.shell_completion import CompletionItem
 
-from nhalf.loading.inputs import INPUTS
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 VARIABLE: Final = "_NHALF_COMPLETE"
 """The variable by which a shell asks, as click names it."""
@@ -33,6 +33,8 @@ class _Words(click.types.StringParamType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return what begins as the word does."""
+        from click.shell_completion import CompletionItem
+
         del ctx, param
         if self.files and (not (self.words or self.kind) or incomplete[:1] in (".", "/", "~")):
             return [CompletionItem(incomplete, type="file")]
@@ -61,6 +63,8 @@ def prepare(command: click.Command) -> click.Command:
 
 def type_of(param: click.Parameter) -> _Words | None:
     """Return the type that completes a parameter, None where nothing is known of it."""
+    from nhalf.loading.inputs import INPUTS
+
     known = {row.on_command_line: row for row in INPUTS if row.words or row.catalogue}
     for name in (*param.opts, param.name or ""):
         row = known.get("--model" if name == "model" else name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 from typing import Any
 
@@ -15,15 +14,28 @@ from nhalf.printable import shown, shown_json
 from nhalf.report.canvas import Canvas
 
 NARROWEST = 60
+_COLUMNS = 100
+"""The width of a page that no terminal shows."""
 _STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def canvas() -> Canvas:
     """Return a page as wide as the terminal (or COLUMNS), coloured on a terminal unless NO_COLOR forbids it."""
-    width = max(NARROWEST, shutil.get_terminal_size((100, 24)).columns)
+    width = max(NARROWEST, _columns())
     colour = bool(sys.stdout and sys.stdout.isatty()) and not os.environ.get("NO_COLOR")
     plain = "utf" not in ((sys.stdout and sys.stdout.encoding) or "ascii").lower()
     return Canvas(width=width, colour=colour, plain=plain)
+
+
+def _columns() -> int:
+    """Return the width that COLUMNS states, else that of the terminal, else 100: as shutil does, which loads more."""
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal() and int(stated):
+        return int(stated)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or _COLUMNS  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return _COLUMNS
 
 
 def write(text: str) -> None:

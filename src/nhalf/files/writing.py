@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import signal
 import stat
 import threading
@@ -132,7 +131,7 @@ class Draft:
 
     def _private(self) -> Path:
         start = time.strftime("%Y%m%dT%H%M%S")
-        ending = f".nhalf-{os.getpid()}-{start}-{secrets.token_hex(4)}.part"
+        ending = f".nhalf-{os.getpid()}-{start}-{os.urandom(4).hex()}.part"
         return self.target.with_name(f"{self._stem()}{ending}")
 
     def _stem(self) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from nhalf.catalog import store
 from nhalf.citation import Datum
 from nhalf.device import generation
+from nhalf.engines import ENGINES
 from nhalf.transformer import KV_BYTES
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ def _likely(config: str, weights: str, engine: str, architecture: str) -> tuple[
     """Return the dtype of the cache that is most likely, and why."""
     if KV_BYTES[config] <= KV_BYTES[_NARROW]:
         return config, _CONFIG
-    if engine == "trtllm" and weights not in ("bf16", "fp16"):
-        return _NARROW, "TensorRT-LLM with a quantised model"
+    known = ENGINES.get(engine)
+    if known is not None and known.quantised_kv and weights not in ("bf16", "fp16"):
+        return known.quantised_kv, f"{known.title} with a quantised model"
     if weights == "nvfp4":
         return _NARROW, "an NVFP4 checkpoint"
     if generation(architecture) == "blackwell" and weights in ("fp8", "mxfp4"):

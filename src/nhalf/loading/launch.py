@@ -1,4 +1,4 @@
-"""Launch lines that users paste: the layout, the load and the number formats that the flags of three engines mean."""
+"""Launch lines that users paste: the layout, the load and the number formats that the flags of an engine mean."""
 
 from __future__ import annotations
 
@@ -6,34 +6,20 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from nhalf import units
-from nhalf.catalog import store
+from nhalf.catalog import files, store
+from nhalf.catalog.naming import letters
+from nhalf.engines import ENGINES
+from nhalf.engines.served import PLACEHOLDER
 from nhalf.errors import InputError, did_you_mean
-from nhalf.layout import Layout
+from nhalf.loading.model import is_file
 
-_MARKS: Final = {"vllm": ("vllm", "vllm-openai"), "sglang": ("sglang",), "trtllm": ("trtllm-serve", "trtllm_serve")}
+if TYPE_CHECKING:
+    from nhalf.engines.engine import Engine
+    from nhalf.layout import Layout
+
 _MODEL_FLAGS: Final = ("model", "model-path")
-_SHORT: Final = {
-    "vllm": {
-        "tp": "tensor-parallel-size", "pp": "pipeline-parallel-size", "dp": "data-parallel-size",
-        "ep": "enable-expert-parallel", "q": "quantization", "dcp": "decode-context-parallel-size",
-    },
-    "sglang": {
-        "tp": "tp-size", "tensor-parallel-size": "tp-size", "pp": "pp-size", "pipeline-parallel-size": "pp-size",
-        "dp": "dp-size", "data-parallel-size": "dp-size", "ep": "ep-size", "expert-parallel-size": "ep-size",
-        "model": "model-path",
-    },
-    "trtllm": {},
-}  # fmt: skip
-"""Other spellings of flags, by engine."""
-_READ: Final = {
-    "vllm": ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "enable-expert-parallel"),
-    "sglang": ("tp-size", "pp-size", "dp-size", "ep-size", "enable-dp-attention"),
-    "trtllm": ("tp-size", "pp-size", "ep-size", "enable-attention-dp"),
-}
-"""The flags that make the layout, for suggestions."""
 _PLACING: Final = (
     "data-parallel-size-local", "data-parallel-address", "data-parallel-rpc-port", "data-parallel-start-rank",
     "data-parallel-backend",
@@ -82,6 +68,28 @@ def check_same(launched: Launched, model: str | None, engine: str | None) -> Non
         )  # fmt: skip
 
 
+def checkpoint_of(asked: str) -> str:
+    """Return the repository of the very model that was asked for, among those that share its shape, or MODEL.
+
+    `llama-3.3-70b` is the catalogue's llama-3.1-70b to a prediction, but not to an engine; a model that a file
+    describes is of no repository.
+    """
+    if is_file(asked):
+        return PLACEHOLDER
+    if "/" in asked:
+        return asked
+    known, wanted = _known(asked), _plain(asked)
+    repositories = [name for name in files.aliases().get("model", {}).get(known, ()) if "/" in name]
+    same = (name for name in repositories if wanted in _plain(name.rpartition("/")[2]))
+    own = repositories[:1] if wanted == _plain(known) else []
+    return next(iter((*same, *own)), PLACEHOLDER)
+
+
+def _plain(name: str) -> str:
+    """Return the letters of a name by which spellings are compared; of some makers `3_3` is `3.3`."""
+    return letters(name).replace(".", "")
+
+
 def _known(model: str) -> str:
     """Return the catalogue's name of a model, or nothing where it has none."""
     try:
@@ -93,16 +101,16 @@ def _known(model: str) -> str:
 def _engine(text: str) -> str | None:
     """Return the engine that a line launches."""
     words = _typed(text).split()
-    return next((engine for engine in _MARKS if any(_launches(word, engine) for word in words)), None)
+    return next((name for name, engine in ENGINES.items() if any(_launches(word, engine) for word in words)), None)
 
 
-def _launches(word: str, engine: str) -> bool:
+def _launches(word: str, engine: Engine) -> bool:
     """Tell whether a word is the program, the module or the image of an engine: `vllm`, `sglang.launch_server`."""
     name = Path(word).name
     image = "/" in word and ":" in name
     name = name.partition(":")[0] if image else name
-    # An image of vLLM launches it; one of SGLang is followed by the module that does.
-    known = [mark for mark in _MARKS[engine] if image == (mark == "vllm-openai")]
+    # Some images launch their engine; others are followed by the module that does.
+    known = engine.images if image else engine.programs
     return any(name == mark or name.startswith(f"{mark}.") for mark in known)
 
 
@@ -114,26 +122,25 @@ def _typed(text: str) -> str:
 
 
 def read(text: str) -> Launched:
-    """Return what a launch line of vLLM, SGLang or TensorRT-LLM says; lines may be continued by a backslash.
+    """Return what a launch line of an engine says; lines may be continued by a backslash.
 
     Raises
     ------
     InputError
-        It launches none of the three, or a flag of the layout is not possible.
+        It launches no engine that is known, or a flag of the layout is not possible.
     """
     where = "--launch"
     engine = _engine(text)
     if engine is None:
-        raise InputError("this launches no engine that is known", where=where,
-                         allowed="vllm serve ..., python -m sglang.launch_server ..., trtllm-serve ...")  # fmt: skip
+        allowed = ", ".join(f"{each.start} ..." for each in ENGINES.values())
+        raise InputError("this launches no engine that is known", where=where, allowed=allowed)
     try:
         words = shlex.split(_typed(text), comments=False)
     except ValueError as error:
         raise InputError(f"the line cannot be read: {error}", where=where, do="close its quotes") from error
-    flags, plain = _flags(words, engine)
-    reader = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm}[engine]
-    layout, batch, notes = reader(flags, where)
-    _suspicious(flags, engine, notes)
+    flags, plain = _flags(words, ENGINES[engine])
+    layout, batch, notes = ENGINES[engine].layout_of(flags, where)
+    _suspicious(flags, ENGINES[engine], notes)
     return Launched(
         engine=engine,
         model=next((flags[name] for name in _MODEL_FLAGS if flags.get(name)), plain),
@@ -141,18 +148,16 @@ def read(text: str) -> Launched:
         batch=batch,
         weights=_WEIGHTS.get(flags.get("quantization", "")),
         kv=_KV.get(flags.get("kv-cache-dtype", "")),
-        eager=any(flags.get(name) == "" for name in ("enforce-eager", "disable-cuda-graph")),
+        eager=any(flags.get(each.eager_flag) == "" for each in ENGINES.values()),
         notes=tuple(notes),
     )
 
 
-def _flags(words: list[str], engine: str) -> tuple[dict[str, str], str | None]:
+def _flags(words: list[str], engine: Engine) -> tuple[dict[str, str], str | None]:
     """Return the flags of a line with their values ("" for a switch), in one spelling; and the model by its place."""
     start = next((index for index, word in enumerate(words) if _launches(word, engine)), 0)
     rest = words[start + 1 :]
-    if engine == "vllm" and rest[:1] == ["serve"]:
-        rest = rest[1:]
-    if engine == "trtllm" and rest[:1] == ["serve"]:
+    if rest[:1] == ["serve"]:
         rest = rest[1:]
     flags: dict[str, str] = {}
     model: str | None = None
@@ -168,7 +173,7 @@ def _flags(words: list[str], engine: str) -> tuple[dict[str, str], str | None]:
             word = f"-{attached['name']}={attached['count']}"
         name, equals, value = word.lstrip("-").partition("=")
         name = name.replace("_", "-").replace(".", "-")
-        name = _SHORT[engine].get(name, name)
+        name = engine.spellings.get(name, name)
         if not equals and index < len(rest) and _is_value(rest[index], name):
             value = rest[index]
             index += 1
@@ -192,76 +197,7 @@ def _is_value(word: str, name: str) -> bool:
     return not word.startswith("-") or _NUMBER.fullmatch(word) is not None
 
 
-def _count(flags: dict[str, str], name: str, where: str, default: int = 1) -> int:
-    """Return a whole number that a flag states."""
-    return units.parse_count(flags[name], where=f"{where}: --{name}") if name in flags else default
-
-
-def _vllm(flags: dict[str, str], where: str) -> tuple[Layout, int | None, list[str]]:
-    """Return the layout of a line of vLLM: experts are over TP x DP, split by EP where it is enabled."""
-    tp, dp = _count(flags, "tensor-parallel-size", where), _count(flags, "data-parallel-size", where)
-    sends = flags.get("all2all-backend", "allgather_reducescatter") not in ("allgather_reducescatter", "naive")
-    layout = Layout(
-        tensor_parallel=tp,
-        pipeline_parallel=_count(flags, "pipeline-parallel-size", where),
-        attention_dp=dp,
-        expert_parallel=tp * dp if "enable-expert-parallel" in flags else 1,
-        routed_exchange="all-to-all" if sends and dp > 1 and "enable-expert-parallel" in flags else "all-gather",
-    )
-    notes = []
-    if _count(flags, "decode-context-parallel-size", where) > 1:
-        notes.append("--decode-context-parallel-size is left out of account: it splits the cache inside the TP group")
-    batch = _count(flags, "max-num-seqs", where, 0) * dp
-    return layout, batch or None, notes
-
-
-def _sglang(flags: dict[str, str], where: str) -> tuple[Layout, int | None, list[str]]:
-    """Return the layout of a line of SGLang: --tp-size counts all devices of a stage.
-
-    Raises
-    ------
-    InputError
-        The groups of data-parallel attention do not divide them.
-    """
-    devices, dp, ep = (_count(flags, name, where) for name in ("tp-size", "dp-size", "ep-size"))
-    attention = dp if "enable-dp-attention" in flags else 1
-    if devices % attention:
-        raise InputError(f"--dp-size {dp} does not divide --tp-size {devices}", where=where, do="correct one of them")
-    layout = Layout(
-        tensor_parallel=devices // attention,
-        pipeline_parallel=_count(flags, "pp-size", where),
-        attention_dp=attention,
-        expert_parallel=ep,
-        replicas=1 if attention > 1 else dp,
-        routed_exchange="all-to-all" if flags.get("moe-a2a-backend") and ep == devices > 1 else "all-gather",
-    )
-    return layout, _count(flags, "max-running-requests", where, 0) or None, []
-
-
-def _trtllm(flags: dict[str, str], where: str) -> tuple[Layout, int | None, list[str]]:
-    """Return the layout of a line of TensorRT-LLM; attention data parallelism stands in its file of options."""
-    tp = _count(flags, "tp-size", where)
-    path = flags.get("extra-llm-api-options") or flags.get("config")
-    notes = []
-    spread = flags.get("enable-attention-dp", "absent") in ("", "true", "True")
-    if path and Path(path).is_file():
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-        spread = (
-            spread or re.search(r"^\s*enable_attention_dp\s*:\s*true\b", text, re.MULTILINE | re.IGNORECASE) is not None
-        )
-    elif path:
-        notes.append(f"{path} is not here: attention data parallelism is taken to be off")
-    layout = Layout(
-        tensor_parallel=1 if spread else tp,
-        attention_dp=tp if spread else 1,
-        pipeline_parallel=_count(flags, "pp-size", where),
-        expert_parallel=_count(flags, "ep-size", where),
-    )
-    batch = _count(flags, "max-batch-size", where, 0) * layout.attention_dp
-    return layout, batch or None, notes
-
-
-def _suspicious(flags: dict[str, str], engine: str, notes: list[str]) -> None:
+def _suspicious(flags: dict[str, str], engine: Engine, notes: list[str]) -> None:
     """Refuse a flag that looks like one of the layout but is none: a typing error would change the answer.
 
     Raises
@@ -272,9 +208,9 @@ def _suspicious(flags: dict[str, str], engine: str, notes: list[str]) -> None:
     for name in flags:
         if "speculative" in name:
             notes.append(f"--{name} is left out of account: the prediction is without a draft")
-        if name in (*_READ[engine], *_PLACING) or not re.search(r"paral|(^|-)(tp|pp|dp|ep)(-|$)", name):
+        if name in (*engine.degrees, *_PLACING) or not re.search(r"paral|(^|-)(tp|pp|dp|ep)(-|$)", name):
             continue
-        near = did_you_mean(name, _READ[engine])
+        near = did_you_mean(name, engine.degrees)
         if near and not name.startswith(("data-parallel-", "enable-", "max-", "decode-", "prefill-", "moe-")):
-            raise InputError(f"{engine} has no flag --{name} that is read here", where="--launch", do=near)
+            raise InputError(f"{engine.name} has no flag --{name} that is read here", where="--launch", do=near)
         notes.append(f"--{name} is left out of account")

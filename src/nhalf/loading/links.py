@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
-from nhalf.catalog import build, files, reading, stated, store
 from nhalf.citation import Datum
 from nhalf.errors import InputError
 from nhalf.files.reading import parse_toml, read_text
@@ -32,6 +31,8 @@ def link(texts: Sequence[str]) -> tuple[Link, dict[str, Datum]]:
         Neither one name nor two quantities with units.
     """
     if len(texts) == 1:
+        from nhalf.catalog import store
+
         _refuse_half(texts[0])
         return store.link(texts[0])
     latency, bandwidth = texts
@@ -94,6 +95,8 @@ def replaced(scenario: Scenario, path: Path) -> tuple[Scenario, list[str]]:
     InputError
         The file cannot be read, is not of the catalogue's form, or holds no link by the name of a tier.
     """
+    from nhalf.catalog import build, files, reading, stated
+
     text = read_text(path)
     if path.suffix.lower() != ".toml" and not is_toml(text):
         raise InputError(

@@ -56,6 +56,12 @@ def model_of(name: str) -> tuple[Transformer, str]:
         raise
 
 
+def is_file(model: str) -> bool:
+    """Tell whether a model is named by a file or a folder, and not by its name."""
+    path = Path(model)
+    return path.suffix in (".json", ".toml") or path.exists()
+
+
 def transformer_of(model: str) -> Transformer:
     """Return a built-in model, or the one that a config.json (or its folder), or a description in TOML, tells of.
 
@@ -70,7 +76,7 @@ def transformer_of(model: str) -> Transformer:
     try:
         if path.is_dir():
             path /= CONFIG
-        is_name = path.suffix not in (".json", ".toml") and not path.exists()
+        is_name = not is_file(model)
     except OSError as error:  # longer than a file system takes, or in a folder that may not be looked into
         shown = model if len(model) <= _SHOWN else f"{model[:_SHOWN]}..."
         raise InputError(f"{shown}: {error.strerror or error}", where="MODEL", allowed=_ALLOWED) from error

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
-from nhalf.catalog import files
 from nhalf.decide.candidates import GOALS, Wish
 from nhalf.decide.layouts import name as name_of
 from nhalf.decide.nearest import nearest
 from nhalf.decide.search import search
+from nhalf.engines.served import PLACEHOLDER
 from nhalf.errors import InputError
 from nhalf.layout import check
 from nhalf.loading import launch, switches
@@ -127,7 +127,7 @@ def _planned(request: Request, read: Mapping[str, Any], limits: Limits, defaults
         defaults=taken,
         warnings=(*loaded.warnings, *(f"--launch: {note}" for note in (launched.notes if launched else ()))),
         launched=launched,
-        served_model=_served(base.transformer.name, request, launched),
+        served_model=launch.checkpoint_of(request.model) if launched is None else launched.model or PLACEHOLDER,
         suggestion=lambda: _suggestion(base, count, wanted),
     )
 
@@ -197,16 +197,6 @@ def _wish(read: Mapping[str, Any], limits: Limits) -> Wish:
         batches=read.get("batch"),
         exchanges=(read["exchange"],) if "exchange" in read else ("all-gather", "all-to-all"),
     )
-
-
-def _served(model: str, request: Request, launched: Launched | None) -> str:
-    """Return the name by which engines know a model: the user's own, else its first on Hugging Face, else what is."""
-    if launched is not None and launched.model is not None:
-        return launched.model
-    if "/" in request.model:
-        return request.model
-    names = files.aliases().get("model", {}).get(model, ())
-    return next((alias for alias in names if "/" in alias), request.model)
 
 
 def _suggestion(base: Scenario, gpus: int, wanted: Wish) -> str:

@@ -27,7 +27,7 @@ _MOST_ROWS: Final = 8
 _MOST_SAVINGS: Final = 5
 _NETWORK: Final = ("collective_fixed", "collective_transfer", "hand_over")
 _MEMORY: Final = ("weights", "experts", "kv", "compute")
-_BATCHES: Final = np.unique(np.geomspace(1, 4096, 200).round())
+_BATCHES: Final = np.array(sorted({*np.geomspace(1, 4096, 200).round()}))
 """Batches at which it is looked whether a wider link saves what the model can tell."""
 
 

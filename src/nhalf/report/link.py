@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
-from nhalf.report.document import datum, envelope
 from nhalf.report.view import Bars, Brief, percent
 
 if TYPE_CHECKING:
@@ -126,6 +125,8 @@ def _half_size(half: float) -> str:
 
 def document(name: str, link: Link, points: Sequence[Point], origins: Mapping[str, Datum]) -> dict[str, Any]:
     """Return the document of the contract."""
+    from nhalf.report.document import datum, envelope
+
     return envelope(
         "link",
         {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from nhalf import units
 from nhalf.decide.launch_lines import ENGINES, lines
 from nhalf.decide.layouts import name
+from nhalf.engines.served import PLACEHOLDER
 from nhalf.predict.routed import measured_ways
 from nhalf.report.decode_brief import assumed, span
 from nhalf.report.plan import Asked, served
@@ -183,5 +184,5 @@ def _launch(plan: Plan, asked: Asked) -> list[str]:
         engine if engine in ENGINES else "vllm"
     )
     if line is None or not line.command:
-        return []
-    return [line.command]
+        return [f"# {engine} cannot launch it{f': {line.reason}' if line is not None and line.reason else ''}"]
+    return [*(f"# {also}" for also in line.also if also.startswith(f"{PLACEHOLDER} ")), line.command]

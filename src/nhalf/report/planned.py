@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nhalf import units
 from nhalf.catalog import stated
 from nhalf.decide.choice import planner
+from nhalf.engines import ENGINES
 from nhalf.report.document import datum
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 LEVEL: Final = 0.95
 """What the interval of a plan is read as: the tuner's factor is an input, and those of inputs are of 95 %."""
-_OF_ONE_VENDOR: Final = ("nccl", "trtllm", "flashinfer", "rccl")
+_OF_ONE_VENDOR: Final = ("nccl", "flashinfer", "rccl", *(name for name, each in ENGINES.items() if each.one_vendor))
 """The libraries that run on the devices of one vendor only, which the tuner they rely on knows."""
 _TRAYS: Final = ("tray_kernel", "tray_fallback")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from nhalf.engines import of_backend
 from nhalf.loading.bench.numbers import cell, in_flight, per_request
 
 _START = "Serving Benchmark Result"
@@ -36,7 +37,7 @@ def _row(told: dict[str, str], concurrency: str) -> dict[str, str]:
 
     requests = number("successful requests")
     row = {
-        "engine": "sglang" if told.get("backend", "").startswith("sglang") else "",
+        "engine": of_backend(told.get("backend", "")),
         "isl": per_request(number("total input tokens"), requests),
         "osl": per_request(number("total generated tokens"), requests),
         "tpot_s": cell(number("median tpot (ms)") or number("mean tpot (ms)"), 1e-3),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nhalf.engines import of_backend
 from nhalf.loading.bench.numbers import cell, in_flight, parsed, per_request
-
-_ENGINES = {"vllm": "vllm", "openai": "", "sglang": "sglang", "trt": "trtllm", "tensorrt-llm": "trtllm"}
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -32,10 +31,9 @@ def _results(text: str) -> list[dict[str, Any]]:
 def _row(result: dict[str, Any]) -> dict[str, str]:
     """Return one run: medians, because a mean holds the start of the burst."""
     backend = str(result.get("backend") or result.get("endpoint_type") or "")
-    engine = next((name for word, name in _ENGINES.items() if backend.startswith(word)), "")
     row = {
         "model": str(result.get("model_id") or result.get("model") or ""),
-        "engine": engine,
+        "engine": of_backend(backend),
         "isl": per_request(result.get("total_input_tokens"), result["completed"]),
         "osl": per_request(result.get("total_output_tokens"), result["completed"]),
         "tpot_s": cell(result.get("median_tpot_ms", result.get("mean_tpot_ms")), 1e-3),
