@@ -43,18 +43,19 @@ def brief(plan: Plan, asked: Asked) -> Brief:
     )
 
 
-def users(row: Choice) -> int:
+def users(plan: Plan, row: Choice) -> int:
     """Return the sequences in flight over all replicas."""
-    return row.batch * row.layout.replicas
+    return row.batch * row.layout.replicas if plan.wish.users is None else plan.wish.users
 
 
 def _best(plan: Plan, row: Choice) -> str:
     """Return what to run, with its number."""
-    rate = fields.count(row.tokens_per_s_per_user if plan.wish.goal == "latency" else row.tokens_per_s_per_gpu)
+    rate = fields.count(row.score)
     what = "tokens/s per user" if plan.wish.goal == "latency" else "tokens/s per GPU"
     cost = row.cost_per_mtoken(plan.wish.price_per_hour)
     money = f", {units.format_money(cost)} per million tokens" if cost is not None else ""
-    who = "1 user" if users(row) == 1 else f"{whole_number(users(row))} users"
+    count = users(plan, row)
+    who = "1 user" if count == 1 else f"{whole_number(count)} users"
     return f"Run {row.layout_name} for {who}: {rate} {what}, {units.format_time(row.tpot_s)} per token{money}."
 
 
@@ -64,7 +65,16 @@ def _sure(plan: Plan, row: Choice) -> str:
     tenths = odds(plan, row)
     if tenths is not None and tenths < _TENTHS:
         text += f" It keeps {units.format_time(plan.wish.tpot_s or 0.0)} in {tenths} of 10 cases."
+    if plan.even is not None:
+        text += f" {_even(plan, plan.even)}"
     return text + (" A tight fit in memory." if row.fits_memory == "marginal" else "")
+
+
+def _even(plan: Plan, row: Choice) -> str:
+    """Return what even odds would choose, where better ones were asked for."""
+    if plan.chosen is not None and (row.layout, row.batch) == (plan.chosen.layout, plan.chosen.batch):
+        return "Even odds would choose the same."
+    return f"At even odds: {row.layout_name} for {whole_number(users(plan, row))} users, {fields.count(row.score)}."
 
 
 def _title(plan: Plan, row: Choice) -> str:
@@ -83,7 +93,7 @@ def _bars(plan: Plan, chosen: Choice) -> Bars:
     if chosen not in rows:
         rows[-1:] = [chosen]
     latency = plan.wish.goal == "latency"
-    wanted = [row.tokens_per_s_per_user if latency else row.tokens_per_s_per_gpu for row in rows]
+    wanted = [row.score for row in rows]
     priced = plan.wish.price_per_hour is not None
     return Bars(
         heads=[
@@ -96,7 +106,7 @@ def _bars(plan: Plan, chosen: Choice) -> Bars:
         rows=[
             [
                 row.layout_name,
-                whole_number(users(row)),
+                whole_number(users(plan, row)),
                 fields.milliseconds(row.tpot_s),
                 *([units.format_money(row.cost_per_mtoken(plan.wish.price_per_hour) or 0.0)] if priced else []),
                 fields.count(rate),
