@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,7 +46,7 @@ def compare(model: str, texts: tuple[str, ...], **given: Any) -> None:  # noqa: 
     for warning in dict.fromkeys(warning for each in loaded for warning in each.warnings):
         output.warn(warning)
     scenarios = [scenario for each in loaded for scenario in each.scenarios]
-    _check(scenarios)
+    _check(scenarios, [batch for each in loaded for batch in (each.request.batches or ())[1:]])
     written = [text for text, each in zip(texts or ("",), loaded, strict=True) for _ in each.scenarios]
     found = sides(scenarios, _names(scenarios, written))
     users = None if request.users is None else int(request.users)
@@ -83,7 +82,7 @@ def _values(text: str) -> dict[str, Any]:
     """
     where = f"--layout {text!r}"
     values: dict[str, Any] = {}
-    for word in shlex.split(text.replace(",", " ")):
+    for word in text.replace(",", " ").split():
         key, equals, value = word.partition("=")
         name = {"on": "system"}.get(key, key.replace("-", "_"))
         if name not in KEYS or not (equals or KEYS[name].is_switch):
@@ -99,8 +98,10 @@ def _values(text: str) -> dict[str, Any]:
     return values
 
 
-def _check(scenarios: Sequence[Scenario]) -> None:
-    """Refuse too few or too many deployments, and several loads."""
+def _check(scenarios: Sequence[Scenario], more: Sequence[object]) -> None:
+    """Refuse too few or too many deployments, and `more` batches than one."""
+    if more:
+        raise InputError("deployments are compared at one load", where="--batch", allowed="one batch, or --users N")
     if not 1 < len(scenarios) <= MOST:
         what = f"{len(scenarios)} deployment{'s' if len(scenarios) > 1 else ''} to compare"
         raise InputError(what, where="--layout", allowed=f"2 to {MOST}", do="add --layout 'tp=16', or --on A,B")
@@ -113,6 +114,9 @@ def _names(scenarios: Sequence[Scenario], written: Sequence[str]) -> list[str]:
     kept = [part for part in parts[:3] if len(set(part)) > 1] or parts[:1]
     names = [", ".join(each) for each in zip(*kept, strict=True)]
     many = Counter(names)
+    twice = Counter(zip(names, written, strict=True)).most_common(1)[0]
+    if twice[1] > 1:
+        raise InputError(f"{twice[0][0]} is there twice", where="--layout", do="leave out one")
     return [name if many[name] == 1 else f"{name} ({text})" for name, text in zip(names, written, strict=True)]
 
 
