@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_said_and_has_no_pair() -> None:
     job = ("compare", "llama-3.1-70b", "--on", "h100-sxm", "--layout", "tp=8", "--layout", "tp=1")
     result = invoke(*job)
     assert result.code == 3
-    assert "TP1 does not fit in memory." in result.out
+    assert "No room in memory: TP1." in result.out
     assert invoke(*job, "--json").document["pairs"] == []
 
 

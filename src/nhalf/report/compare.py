@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 EVEN: Final = 0.6
 """Odds up to this are too even to name a winner."""
+_ROWS: Final = 5
+"""Others that the first screen has room for."""
 
 
 def document(
@@ -60,8 +62,10 @@ def brief(sides: Sequence[Side], users: int | None, defaults: Sequence[Default],
         return Brief(verdict=["None of them fits in memory."], warn=True, next_command=next_command)
     fitting = [side for side in sides if side is not best and side.fits_memory != "no"]
     against = sorted((pair(best, side, users) for side in fitting), key=lambda found: found.b.tpot_s)
-    unfit = [side.name for side in sides if side.fits_memory == "no"]
+    told = [found for found in against if found.odds_a_faster > EVEN]
+    unfit = ", ".join(side.name for side in sides if side.fits_memory == "no")
     modelled = [side.name for side in sides if side.kind == "modelled" and side.layout.devices > 1]
+    taken = {default.flag: default for default in reversed(defaults)}
     waiting = [
         f"{side.name}: the KV cache has room for {side.running:.0f} of {side.batch:g} sequences of a replica."
         for side in sides
@@ -74,12 +78,13 @@ def brief(sides: Sequence[Side], users: int | None, defaults: Sequence[Default],
         table=_table(best, against),
         marked=[0],
         notes=[
-            *(f"{name} does not fit in memory." for name in unfit[:2]),
-            *waiting[:2],
+            *([f"{len(against) - _ROWS} slower ones with --detail."] if len(against) > _ROWS else []),
+            *([f"No room in memory: {unfit}."] if unfit else []),
+            *waiting[:1],
             *([f"The network of {modelled[0]} is modelled, not measured."] if modelled else []),
         ],
-        closing=[_flip(found) for found in against[:2]],
-        assumed=assumed(best, defaults, batch=users is None),
+        closing=[_flip(found) for found in told[: 2 if len(against) < _ROWS else 1]],
+        assumed=assumed(best, list(taken.values())[::-1], batch=users is None),
         next_command=next_command,
         next_why="where does its time go?",
     )
@@ -138,26 +143,24 @@ def _title(best: Side, sides: Sequence[Side]) -> str:
 
 def _table(best: Side, against: Sequence[Pair]) -> tuple[list[str], list[list[str]]]:
     """Return the deployments, the fastest first, each against the fastest."""
-    rows = [[best.name, f"{best.batch:g}", *_speed(best), "", "", ""]]
-    for found in against:
+    apart = len({best.batch, *(found.b.batch for found in against)}) > 1
+    rows = [[*_speed(best, batch=apart), "", "", ""]]
+    for found in against[:_ROWS]:
         low, high = (f"{1 / end:.2f}" for end in (found.ratio_high, found.ratio_low))
-        rows.append(
-            [found.b.name, f"{found.b.batch:g}", *_speed(found.b), f"{1 / found.ratio:.2f}", f"{low} to {high}",
-             _odds(found)]
-        )  # fmt: skip
-    return ["<layout", "batch", "ms/token", "tok/s", "times as long", "80 % range", "slower in"], rows
+        rows.append([*_speed(found.b, batch=apart), f"{1 / found.ratio:.2f}", f"{low} to {high}", _odds(found)])
+    heads = ["<layout", *(["batch"] if apart else []), "ms/token", "tok/s", "ratio", "80 % range", "slower in"]
+    return heads, rows
 
 
-def _speed(side: Side) -> list[str]:
-    return [fields.milliseconds(side.tpot_s), fields.count(side.tokens_per_s_per_user)]
+def _speed(side: Side, *, batch: bool) -> list[str]:
+    cells = [fields.milliseconds(side.tpot_s), fields.count(side.tokens_per_s_per_user)]
+    return [side.name, *([f"{side.batch:g}"] if batch else []), *cells]
 
 
 def _flip(found: Pair) -> str:
     """Return the load at which the other one is the faster."""
     if found.flips_at_users is None:
         return f"{found.a.name} is ahead of {found.b.name} at every load that both have room for."
-    way = "from" if found.flips_at_users > found.a.users else "down to"
     text = f"{whole_number(found.flips_at_users)} user{'s' if found.flips_at_users > 1 else ''}"
-    return f"It flips: {found.b.name} is ahead at {text}." if way == "down to" else (
-        f"It flips: {found.b.name} is ahead from {text} on."
-    )  # fmt: skip
+    where = f"from {text} on" if found.flips_at_users > found.a.users else f"at {text}"
+    return f"It flips: {found.b.name} is ahead {where}."

@@ -35,7 +35,7 @@ def brief(plan: Plan, asked: Asked) -> Brief:
         title=_title(plan, chosen),
         bars=_bars(plan, chosen),
         notes=_notes(plan),
-        closing=_behind(plan, chosen),
+        closing=[*_behind(plan, chosen), *_even(plan, chosen)],
         commands=_launch(chosen, asked),
         assumed=assumed(chosen, asked.defaults, batch=False),
         next_command=asked.next_command,
@@ -65,16 +65,19 @@ def _sure(plan: Plan, row: Choice) -> str:
     tenths = odds(plan, row)
     if tenths is not None and tenths < _TENTHS:
         text += f" It keeps {units.format_time(plan.wish.tpot_s or 0.0)} in {tenths} of 10 cases."
-    if plan.even is not None:
-        text += f" {_even(plan, plan.even)}"
     return text + (" A tight fit in memory." if row.fits_memory == "marginal" else "")
 
 
-def _even(plan: Plan, row: Choice) -> str:
+def _even(plan: Plan, chosen: Choice) -> list[str]:
     """Return what even odds would choose, where better ones were asked for."""
-    if plan.chosen is not None and (row.layout, row.batch) == (plan.chosen.layout, plan.chosen.batch):
-        return "Even odds would choose the same."
-    return f"At even odds: {row.layout_name} for {whole_number(users(plan, row))} users, {fields.count(row.score)}."
+    row = plan.even
+    if row is None:
+        return []
+    if (row.layout, row.batch) == (chosen.layout, chosen.batch):
+        return ["Even odds would choose the same."]
+    what = "tokens/s per user" if plan.wish.goal == "latency" else "tokens/s per GPU"
+    load = f"{row.layout_name} for {whole_number(users(plan, row))} users"
+    return [f"Even odds would allow {load}: {fields.count(row.score)} {what}, {units.format_time(row.tpot_s)}."]
 
 
 def _title(plan: Plan, row: Choice) -> str:
