@@ -17,6 +17,8 @@ COMMANDS = {
     "plan_experts": ("plan", "deepseek-v3", "--on", "h200-sxm", "--gpus", "16", "--isl", "4000", "--osl", "1000"),
     "buy": ("buy", *LLAMA, "--tp", "8,16", "--option", "nic=800Gb/s @ $1500/nic", "--option", "hbm=4.8TB/s"),
     "whatif": ("whatif", *LLAMA, "--tp", "16", "--batch", "1,16"),
+    "compare": ("compare", *LLAMA, "--layout", "tp=8", "--layout", "tp=8 pp=2", "--layout", "tp=16", "--users", "4"),
+    "plan_odds": ("plan", *LLAMA, "--tpot", "20ms", "--odds", "90%"),
     "collective": ("collective", "all-reduce", "--on", "h100-sxm", "--ranks", "8"),
     "crossover": ("crossover", "llama-3.1-70b", "--on", "h100-sxm"),
     "link": ("link", "5us", "400GB/s"),

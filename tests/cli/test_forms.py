@@ -18,6 +18,7 @@ MATRIX = str(next((LOGS / "topo").glob("*.txt")))
 JOBS: dict[str, tuple[tuple[str, ...], str]] = {
     "link": (("5us", "400GB/s"), "points"),
     "decode": (("llama-3.1-8b", "--on", "h100-sxm", "--tp", "1,2"), "rows"),
+    "compare": (("llama-3.1-8b", "--on", "h100-sxm", "--layout", "tp=1", "--layout", "tp=2"), "pairs"),
     "collective": (("all-reduce", "5us", "400GB/s", "--ranks", "8", "--sizes", "1KiB:1MiB"), "rows"),
     "crossover": (("llama-3.1-8b", "--on", "h100-sxm", "--tp", "8"), "crossovers"),
     "plan": (("llama-3.1-8b", "--on", "h100-sxm", "--gpus", "2"), "rows"),

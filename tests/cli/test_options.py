@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 JOB = ("llama-3.1-8b", "--on", "h100-sxm")
 COMMANDS = {
     **dict.fromkeys(("decode", "plan", "buy", "whatif", "crossover"), JOB),
+    "compare": (*JOB, "--layout", "tp=1", "--layout", "tp=2"),
     "sweep": (*JOB, "--axis", "batch=1,2"),
     **dict.fromkeys(("predict", "validate", "calibrate"), ("runs.csv",)),
     "fit": ("plain.csv",),

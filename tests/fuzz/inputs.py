@@ -201,6 +201,7 @@ BASES: dict[str, tuple[tuple[str, ...], ...]] = {
     "plan": (("llama-3.1-8b", "--on", "h100-sxm"),),
     "buy": (("llama-3.1-8b", "--on", "h100-sxm"),),
     "whatif": (("llama-3.1-8b", "--on", "h100-sxm", "--tp", "4"),),
+    "compare": (("llama-3.1-8b", "--on", "h100-sxm", "--layout", "tp=1", "--layout", "tp=2"),),
     "sweep": (("llama-3.1-8b", "--on", "h100-sxm", "--axis", "tp=1,2"),),
     "lint": (("curve.csv",),),
     "fit": ((str(TESTS / "logs" / "csv" / "plain.csv"),),),

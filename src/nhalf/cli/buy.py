@@ -51,10 +51,11 @@ def buy(model: str, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN4
 
 def answer(command: str, model: str, texts: tuple[str, ...], given: Mapping[str, Any]) -> None:
     """Answer `nhalf buy`, or `nhalf whatif`, which knows no prices."""
-    request = flags.request(model, given)
+    request = flags.request(model, given).shared()
     stated = any(given[name] is not None for name in FLAGS)
     mix = shares(given["mix"])
-    batches = tuple(mix) if mix and not given["batch"] else tuple(map(int, request.batches or BATCHES))
+    asked_at = tuple(map(int, request.batches or BATCHES))
+    batches = tuple(mix) if mix and not given["batch"] and not given["users"] else asked_at
     found: list[Purchase] = []
     asked: list[Request] = []
     defaults: dict[Default, None] = {}

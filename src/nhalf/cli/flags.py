@@ -73,7 +73,10 @@ def request(model: str, given: Mapping[str, Any], *, prefills: bool = False) -> 
 
 
 def _without_lengths(saved: Request, stated: Mapping[str, Any]) -> Request:
-    """Return a saved request without the context that stated prompts replace, or the prompts that a context does."""
+    """Return a saved request without the context or the load that what is stated replaces, or the prompts."""
+    for name, other in (("users", "batches"), ("batch", "users")):
+        if name in stated:
+            saved = replace(saved, **{other: None})  # type: ignore[arg-type]
     if "context" in stated:
         dropped: tuple[str, ...] = ("isl", "osl")
     elif "isl" in stated or "osl" in stated:

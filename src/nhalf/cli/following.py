@@ -27,6 +27,8 @@ def command(name: str, changed: Mapping[str, object] | None = None) -> str:
     writes the flag alone, a tuple repeats it.
     """
     typed = dict(_typed())
+    if (changed or {}).get("--batch") is not None:
+        typed.pop("--users", None)  # one of the two says the load
     values = {**typed, **(changed or {})}
     words = ["nhalf", *name.split()]
     for param in sorted(_command(name).params, key=lambda param: _key(param) in _OF_THE_ANSWER):

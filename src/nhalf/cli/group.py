@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "link": "What one message costs on a link: time, n_1/2, regime, a ladder of sizes.",
     "decode": "The time per token of a model on a system, term by term, and what would change it.",
+    "compare": "Two deployments at one load: the difference with its range, the odds, and where it flips.",
     "collective": "Every algorithm of a collective by size: who wins where, and what the library runs.",
     "crossover": "The batch at which each collective of a model turns from latency to bandwidth.",
     "plan": "Which layout to run on so many devices: every legal one, ranked, with the line that launches it.",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.argument("model", required=False)
 @click.option("--gpus", metavar="N", help="Devices to use, all of them.  [default: a node]")
 @click.option("--tpot", metavar="TIME", help="The longest time per token: 20ms.")
+@click.option("--odds", metavar="P", help="Keep --tpot with this probability: 90%.  [default: even odds]")
 @click.option("--ttft", metavar="TIME", help="The longest time to the first token: 1s.")
 @click.option("--goal", metavar="|".join(GOALS), default=GOALS[0], show_default=True, help="What to have most of.")
 @click.option("--price", metavar="$[,$]", help="Dollars for each GPU and hour: '$2.5'; one for each system of --on.")
@@ -44,7 +45,7 @@ def plan(model: str | None, line: str | None, every: bool, pages: tuple[str, ...
     MODEL is a name, a config.json, a scenario.toml, or a launch line to judge. A degree (--tp 4,8) narrows the search.
     Context parallelism is looked at for prompts of 32,768 tokens or more.
     """
-    limits = {name: given.pop(name) for name in ("gpus", "tpot", "ttft", "goal", "price", "pools")}
+    limits = {name: given.pop(name) for name in ("gpus", "tpot", "ttft", "goal", "price", "odds", "pools")}
     name, launched = named(model, line, given["engine"])
     request = flags.request(name, {**given, **dict.fromkeys(SEARCHED)})
     found = planned(request, {name: given[name] for name in SEARCHED}, Limits(**limits, launched=launched))

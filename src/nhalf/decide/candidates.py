@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
 from nhalf.points import Point, Points, at_batches
 from nhalf.predict.memory import FITS, usable_bytes
+from nhalf.predict.normal import Z80
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +34,9 @@ _SECONDS_PER_HOUR: Final = 3600.0
 class Wish:
     """What is wanted: the most of something, within limits; prices in [$] for each GPU and hour, None where unknown.
 
+    `odds` is the probability with which a token keeps its limit by the band (None: its middle keeps it); `users` are
+    the sequences in flight over all replicas, at which every layout is looked at.
+
     `degrees` narrows a degree of the layout (by the name of its field) to some values, `batches` the batch, `exchanges`
     how tokens of attention-DP groups reach the experts; `pools` asks for prefill and decode apart, too.
     """
@@ -39,6 +44,8 @@ class Wish:
     goal: Goal = "tokens-per-gpu"
     tpot_s: float | None = None
     ttft_s: float | None = None
+    odds: float | None = None
+    users: int | None = None
     price_per_hour: float | None = None
     degrees: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     batches: tuple[int, ...] | None = None
@@ -77,6 +84,17 @@ class Candidate:
         """Return the time per token [s] at every batch when prompts are prefilled elsewhere."""
         workload = replace(self.scenario.workload, prompt_tokens=0.0, output_tokens=0.0)
         return Points(scenario=replace(self.scenario, workload=workload), count=self.points.count).tpot_s
+
+    def tpot_at(self, odds: float | None) -> Array:
+        """Return the time per token [s] that a run keeps with odds of a half or more (None: a half), at every batch.
+
+        A band is log-normal on each side of its middle.
+        """
+        found = self.points
+        if odds is None:
+            return found.tpot_s
+        kept: Array = found.tpot_s * (found.tpot_high_s / found.tpot_s) ** (NormalDist().inv_cdf(odds) / Z80)
+        return kept
 
     @property
     def first_s(self) -> tuple[Array, Array] | None:
@@ -141,6 +159,8 @@ def evaluate(scenario: Scenario, wish: Wish, alike: tuple[int, ...] = ()) -> Can
     Of the batches that nobody asked for, those are left out that would wait for room in the cache.
     """
     dp = scenario.layout.attention_dp
+    if wish.users is not None:
+        wish = replace(wish, batches=(-(-wish.users // scenario.layout.replicas),))
     asked = np.array(wish.batches or [dp * each for each in EACH], dtype=np.float64)
     asked = asked[asked >= dp]
     if not len(asked):

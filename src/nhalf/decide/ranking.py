@@ -16,14 +16,21 @@ if TYPE_CHECKING:
 def scores(candidate: Candidate, wish: Wish) -> Array:
     """Return what is wanted most of, at every batch; money goes as tokens of a GPU do."""
     found = candidate.points
-    return found.tokens_per_s_per_user if wish.goal == "latency" else found.tokens_per_s_per_gpu
+    if wish.goal == "latency":
+        return found.tokens_per_s_per_user
+    if wish.users is None:
+        return found.tokens_per_s_per_gpu
+    # A replica's share is rounded up: what nobody asked for counts for nothing.
+    layout = candidate.layout
+    served: Array = np.minimum(found.running * layout.replicas, wish.users) * found.tokens_per_s_per_user
+    return served / (layout.devices * layout.replicas)
 
 
 def meets(candidate: Candidate, wish: Wish) -> Array:
     """Return whether the limits hold at every batch: 0 no, 1 perhaps, 2 yes."""
     found = np.where(candidate.marginal, 1, 2)
     if wish.tpot_s is not None:
-        found = np.where(candidate.points.tpot_s <= wish.tpot_s, found, 0)
+        found = np.where(candidate.tpot_at(wish.odds) <= wish.tpot_s, found, 0)
     if wish.ttft_s is not None and np.any(found > 0) and candidate.first_s is not None:
         low, high = candidate.first_s
         found = np.where(low > wish.ttft_s, 0, np.where(high > wish.ttft_s, np.minimum(found, 1), found))
@@ -56,7 +63,7 @@ def missed(candidate: Candidate, wish: Wish) -> Array:
     """Return by what factor the limits are missed at every batch: the worse of the two, at least 1 where they hold."""
     factors = np.ones(len(candidate.batches))
     if wish.tpot_s is not None:
-        factors = np.maximum(factors, candidate.points.tpot_s / wish.tpot_s)
+        factors = np.maximum(factors, candidate.tpot_at(wish.odds) / wish.tpot_s)
     if wish.ttft_s is not None and candidate.first_s is not None:
         factors = np.maximum(factors, candidate.first_s[0] / wish.ttft_s)
     return factors

@@ -67,6 +67,8 @@ class Plan:
     judged: Choice | None = None
     judged_best: Choice | None = None
     pools: Pools | None = None
+    even: Choice | None = None
+    """What even odds would choose, where better ones are asked for."""
 
     def every(self) -> Iterator[Choice]:
         """Yield every layout at every batch that fits."""
@@ -159,13 +161,16 @@ def search(base: Scenario, gpus: int, wish: Wish, judged: tuple[Layout, int | No
         layout = next((each for each in alike if runs_on(each, base.stack.engine)), alike[0])
         candidate = evaluate(replace(base, layout=layout), wish, tuple(each.expert_parallel for each in alike))
         if candidate is None:
-            refused["does not fit in memory"] += len(alike)
+            idle = wish.users is not None and wish.users < layout.attention_dp * layout.replicas
+            refused["has more attention ranks than users" if idle else "does not fit in memory"] += len(alike)
         else:
             found.append(candidate)
     candidates = refined(found, wish)
     rows = _rows(candidates, wish)
     chosen = _chosen(rows, base.stack.engine)
+    even = replace(wish, odds=None)
     return Plan(
+        even=None if wish.odds is None else _chosen(_rows(refined(found, even), even), base.stack.engine),
         gpus=gpus,
         wish=wish,
         candidates=candidates,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from nhalf.errors import InputError
 from nhalf.loading import inputs
 from nhalf.loading.degrees import Degrees
 from nhalf.loading.options import Options
@@ -27,8 +28,9 @@ class Request:
     """What the user asked for; None where a default is to be taken and said.
 
     `links` is a file of links by tier, `stack` one of constants, `priors`, or what such a file holds; `changes` maps
-    paths of inputs to the texts of their values, as `--set` does. Batches and lengths may be arrays. `load` holds
-    numbers of the workload by field, arrays over the runs of a table, in place of batches and lengths.
+    paths of inputs to the texts of their values, as `--set` does. Batches and lengths may be arrays. `users` are the
+    sequences in flight over all replicas, in place of batches. `load` holds numbers of the workload by field, arrays
+    over the runs of a table, in place of batches and lengths.
     `assumed` names choices that stand here but were defaults where they come from, with the reason for each;
     `recorded` holds, by system and path, what numbers were when the request was written down.
     """
@@ -37,6 +39,7 @@ class Request:
     systems: tuple[str, ...]
     degrees: Degrees = field(default_factory=Degrees)
     batches: tuple[Quantity, ...] | None = None
+    users: Quantity | None = None
     context: Quantity | None = None
     isl: Quantity | None = None
     osl: Quantity | None = None
@@ -81,6 +84,22 @@ class Request:
             assumed={name: why for name, why in self.assumed.items() if name not in parts["request"]},
             **parts["request"],
         )
+
+    def shared(self) -> Request:
+        """Return the request with the batch of a replica in place of the users of all of them.
+
+        Raises
+        ------
+        InputError
+            Both are given.
+        """
+        if self.users is None:
+            return self
+        if self.batches is not None and "batches" not in self.assumed:
+            raise InputError("--users and --batch are both given", where="--users", allowed="one of the two")
+        batch = -(-self.users // (self.options.replicas or 1))
+        assumed = {name: why for name, why in self.assumed.items() if name != "batches"}
+        return replace(self, users=None, batches=(batch,), assumed=assumed)
 
 
 def _flag(row: Input) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Part = Literal["request", "degrees", "options", "cells"]
 Cell = Literal["", "name", "degree", "number"]
 
-SCENARIO: Final = ("decode", "plan", "sweep", "buy", "whatif")
+SCENARIO: Final = ("decode", "plan", "sweep", "buy", "whatif", "compare")
 """The commands that take every input of a scenario."""
 TABLES: Final = ("predict", "validate", "calibrate")
 """The commands about tables of runs, whose flags say what a table does not."""
@@ -135,6 +135,12 @@ INPUTS: Final[tuple[Input, ...]] = (
             *((each, "Sequences that decode together.  [default: 1,16,128]") for each in ("buy", "whatif")),
         ),
     ),
+    Input(
+        name="users", read=read.count, metavar="N", part="request",
+        commands=("decode", "plan", "buy", "whatif", "compare"),
+        help="Sequences in flight in all, instead of --batch: each replica takes its share, rounded up.",
+        said=(("plan", "Sequences in flight in all; layouts are ranked at this load.  [default: what suits each]"),),
+    ),
     Input(name="concurrency", part="cells", column="concurrency", cell="number", commands=()),
     Input(
         name="context", read=read.count, metavar="N", help="Tokens in the cache of each sequence.", default="1024",
@@ -193,7 +199,7 @@ INPUTS: Final[tuple[Input, ...]] = (
     ),
     Input(
         name="replicas", read=read.few(1_000_000), metavar="N", path="layout.replicas",
-        commands=("decode", "buy", "whatif"),
+        commands=("decode", "buy", "whatif", "compare"),
         help="Copies of the layout, each with a batch of its own.", default="1",
     ),
     Input(

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from nhalf.loading.launch import Launched
     from nhalf.scenario import Scenario
 
+LEAST_ODDS, MOST_ODDS = 0.5, 0.99
+"""A band of 80 % says nothing of odds beyond these."""
 MOST: Final = 4096
 """More devices than this are not searched."""
-SEARCHED: Final = (*FLAGS, "exchange", "skew", "batch")
+SEARCHED: Final = (*FLAGS, "exchange", "skew", "batch", "users")
 """Inputs of which a plan looks at several: they narrow the search, and are none of its request."""
 
 
@@ -44,6 +46,7 @@ class Limits:
     ttft: str | None = None
     goal: str = GOALS[0]
     price: str | None = None
+    odds: str | None = None
     launched: Launched | None = None
     pools: bool = False
 
@@ -92,7 +95,7 @@ def _open(request: Request, limits: Limits) -> tuple[Request, tuple[Default, ...
         told = {"engine": launched.engine, "weights": launched.weights, "kv": launched.kv}
         told["mode"] = "eager" if launched.eager else None
     open_ = {key: value for key, value in told.items() if getattr(request, key) is None}
-    request = replace(request.updated(open_), degrees=Degrees(), batches=(1,))
+    request = replace(request.updated(open_), degrees=Degrees(), batches=(1,), users=None)
     defaults = []
     if request.context is None and request.isl is None and request.osl is None:
         request = replace(request, isl=PROMPT, osl=OUTPUT)
@@ -188,6 +191,10 @@ def _wish(read: Mapping[str, Any], limits: Limits) -> Wish:
         raise InputError(f"{limits.goal!r} is no goal", where="--goal", allowed=", ".join(GOALS))
     if limits.goal == "cost" and limits.price is None:
         raise InputError("the cost needs a price", where="--price", do="add --price '$2.5' (for each GPU and hour)")
+    if "users" in read and "batch" in read:
+        raise InputError("--users and --batch are both given", where="--users", allowed="one of the two")
+    if limits.odds is not None and limits.tpot is None:
+        raise InputError("odds are those of a limit", where="--odds", do="add --tpot 20ms")
     texts = {name: text for name in ("tpot", "ttft", "price") if (text := getattr(limits, name)) is not None}
     return replace(
         wish(texts),
@@ -195,14 +202,32 @@ def _wish(read: Mapping[str, Any], limits: Limits) -> Wish:
         pools=limits.pools,
         degrees={FIELDS[name]: read[name] for name in FLAGS if name in read},
         batches=read.get("batch"),
+        users=read.get("users"),
+        odds=_odds(limits.odds),
         exchanges=(read["exchange"],) if "exchange" in read else ("all-gather", "all-to-all"),
     )
 
 
+def _odds(text: str | None) -> float | None:
+    """Return the probability with which a limit is to hold, None where even odds will do.
+
+    Raises
+    ------
+    InputError
+        It is none, or one that no band reaches.
+    """
+    if text is None:
+        return None
+    found = units.parse(text, "ratio", where="--odds")
+    if not LEAST_ODDS <= found <= MOST_ODDS:
+        raise InputError(f"{text} is not possible", where="--odds", allowed="50% to 99%")
+    return found
+
+
 def _suggestion(base: Scenario, gpus: int, wanted: Wish) -> str:
     """Return what would make a plan that has no answer feasible: how many devices hold the model."""
-    if search(base, gpus, replace(wanted, batches=None)).candidates:
-        return "lower --batch"
+    if search(base, gpus, replace(wanted, batches=None, users=None)).candidates:
+        return "lower --batch" if wanted.users is None else "lower --users"
     found = nearest(base, 2 * gpus)
     if found is not None:
         row, count = found

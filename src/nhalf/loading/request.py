@@ -60,7 +60,7 @@ def scenarios(request: Request, bands: Bands | None = None) -> Loaded:
     InputError
         An unknown name, an unreadable file, an impossible value or layout.
     """
-    request = _checked(request)
+    request = _checked(request.shared())
     transformer, stored = model_of(request.model)
     kv = None if "kv" in request.assumed else request.kv
     request, defaults = completed(request, transformer, stored)
@@ -123,20 +123,22 @@ def _checked(request: Request) -> Request:
     return replace(request, degrees=Degrees(**degrees), changes=changes, **whole)
 
 
-def load(model: str, *, on: str, tp: int = 1, batch: Any = 1, **choices: Any) -> Scenario:  # noqa: ANN401  see below
+def load(model: str, *, on: str, tp: int = 1, batch: Any = None, **choices: Any) -> Scenario:  # noqa: ANN401  see below
     """Return one scenario: a model on a system, with the choices that `nhalf decode` has as flags.
 
     `choices` are `pp`, `ep`, `attention_dp`, `cp` (degrees), `context`, `isl`, `osl` (whole numbers), `weights`, `kv`,
     `engine`, `library`, `mode` (names), `stack` (a file), the options by the names of their flags (`overlap=0.5`,
-    `fuse_norm=True`), and `set`, a mapping from the path of an input to the text of its value. `batch` and the lengths
-    may be arrays of whole numbers of one shape: the scenario's numbers are arrays then.
+    `fuse_norm=True`), `users` in place of `batch` (None: 1), and `set`, a mapping from the path of an input to the text
+    of its value. `batch` and the lengths may be arrays of whole numbers of one shape: the scenario's numbers are arrays
+    then.
 
     Raises
     ------
     InputError
         An unknown name or choice, an unreadable file, an impossible value or layout.
     """
-    return scenarios(keywords(model, on, {"tp": tp, "batch": batch, **choices})).scenarios[0]
+    load_of = {} if batch is None else {"batch": batch}
+    return scenarios(keywords(model, on, {"tp": tp, **load_of, **choices})).scenarios[0]
 
 
 def keywords(model: str | Path, on: str, choices: Mapping[str, Any], where: str = "nhalf.load") -> Request:
@@ -157,7 +159,7 @@ def keywords(model: str | Path, on: str, choices: Mapping[str, Any], where: str 
         flag = inputs.BY_NAME[name].on_command_line
         if name in FLAGS:
             counted[name] = checks.whole(value, flag)
-        elif name == "batch" or (name in LENGTHS and value is not None):
+        elif name == "batch" or (name in (*LENGTHS, "users") and value is not None):
             counted[name] = checks.count(value, flag)
     request = Request(model=str(model) if isinstance(model, Path) else model, systems=(on,))
     return request.updated({**choices, **counted})

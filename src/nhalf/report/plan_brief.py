@@ -42,13 +42,13 @@ def brief(plan: Plan, asked: Asked) -> Brief:
     rows = list(plan.rows[:_SHOWN])
     rows += [chosen] if chosen not in rows else []
     return Brief(
-        verdict=[_run(chosen) if plan.chosen is not None else verdict(plan), *judged],
+        verdict=[_run(plan, chosen) if plan.chosen is not None else verdict(plan), *judged],
         warn=plan.chosen is None,
         number=" ".join([f"80 % range: {span(*chosen.band_s)} per token.", *(_odds(plan, chosen) or _first(chosen))]),
         title=f"{chosen.scenario.transformer.name} on {plan.gpus} {asked.system}{_lengths(chosen)}",
         bars=_bars(plan, rows),
         notes=_notes(plan, rows),
-        closing=_runner_up(plan),
+        closing=[*_runner_up(plan), *_even(plan, chosen)],
         commands=_launch(plan, asked),
         assumed=assumed(chosen, asked.defaults),
         next_command=asked.next_command,
@@ -59,7 +59,7 @@ def several(plans: Sequence[Named], *, next_command: str) -> Brief:
     """Return the first screen of the plans of several systems: the layout chosen on each."""
     shown = [(system, plan, plan.chosen or plan.nearest) for system, plan, _ in plans]
     rows = [
-        [system, str(plan.gpus), *(_cells(row) if row is not None else ["none fits", "-", "-"])]
+        [system, str(plan.gpus), *(_cells(plan, row) if row is not None else ["none fits", "-", "-"])]
         for system, plan, row in shown
     ]
     return Brief(
@@ -83,10 +83,10 @@ def several(plans: Sequence[Named], *, next_command: str) -> Brief:
     )
 
 
-def _run(chosen: Choice) -> str:
+def _run(plan: Plan, chosen: Choice) -> str:
     """Return what to run, for how many users, and what it gives."""
-    users = chosen.batch * chosen.layout.replicas
-    who = "1 user" if users == 1 else f"{users:,} users"
+    count = users(plan, chosen)
+    who = "1 user" if count == 1 else f"{count:,} users"
     return (
         f"Run {name(chosen.layout)} for {who}: {rate(chosen.per_gpu)} tokens/s per GPU, "
         f"{units.format_time(chosen.tpot_s)} per token."
@@ -102,6 +102,22 @@ def _odds(plan: Plan, chosen: Choice) -> list[str]:
 def _first(chosen: Choice) -> list[str]:
     """Return the time to the first token of a prompt alone."""
     return [] if chosen.ttft_s is None else [f"First token: {units.format_time(chosen.ttft_s[0])}."]
+
+
+def users(plan: Plan, row: Choice) -> int:
+    """Return the sequences in flight over all replicas."""
+    return row.batch * row.layout.replicas if plan.wish.users is None else plan.wish.users
+
+
+def _even(plan: Plan, chosen: Choice) -> list[str]:
+    """Return what even odds would choose, where better ones were asked for."""
+    row = plan.even
+    if row is None:
+        return []
+    if (row.layout, row.batch) == (chosen.layout, chosen.batch):
+        return ["Even odds would choose the same."]
+    load = f"{name(row.layout)} for {users(plan, row):,} users"
+    return [f"Even odds would allow {load}: {rate(_score(plan, row))} {_unit(plan)}, {units.format_time(row.tpot_s)}."]
 
 
 def _lengths(chosen: Choice) -> str:
@@ -120,9 +136,9 @@ def _score(plan: Plan, row: Choice) -> float:
     return row.per_user if plan.wish.goal == "latency" else row.per_gpu
 
 
-def _cells(row: Choice) -> list[str]:
+def _cells(plan: Plan, row: Choice) -> list[str]:
     """Return the layout, its users over the whole deployment, and the time of a token."""
-    return [name(row.layout), f"{row.batch * row.layout.replicas:,}", f"{1e3 * row.tpot_s:.1f}"]
+    return [name(row.layout), f"{users(plan, row):,}", f"{1e3 * row.tpot_s:.1f}"]
 
 
 def _bars(plan: Plan, rows: Sequence[Choice]) -> Bars:
@@ -132,7 +148,7 @@ def _bars(plan: Plan, rows: Sequence[Choice]) -> Bars:
         heads=["<layout", "users", "ms/token", *(["$/Mtok"] if priced is not None else []), _unit(plan)],
         rows=[
             [
-                *_cells(row),
+                *_cells(plan, row),
                 *([units.format_money(row.cost_per_mtoken(priced) or 0.0)] if priced is not None else []),
                 rate(_score(plan, row)),
             ]

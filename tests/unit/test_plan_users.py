@@ -1,0 +1,99 @@
+"""Plans at a load in users, and with odds: against every layout and batch worked out one by one."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Any
+
+import pytest
+from tests.cli.command import invoke, refused
+
+import nhalf
+from nhalf.points import Point, points
+
+DEGREES = {"tp": "tensor_parallel", "pp": "pipeline_parallel", "ep": "expert_parallel", "attention_dp": "attention_dp"}
+PLANS = {
+    "4 users on 16": ("llama-3.1-70b", "h100-sxm", 16, 4),
+    "9 users on 16": ("llama-3.1-70b", "h100-sxm", 16, 9),
+    "1 user on 8": ("qwen3-32b", "h200-sxm", 8, 1),
+    "100 users on 8": ("llama-3.1-8b", "a100-sxm", 8, 100),
+    "33 users on 16": ("mixtral-8x7b", "h100-sxm", 16, 33),
+}
+
+
+def alone(model: str, system: str, row: dict[str, object], users: int) -> Point:
+    """Return a layout of a plan at its share of the users, as decode has it."""
+    degrees: Any = {name: row[name] for name in DEGREES}
+    exchange: Any = {"exchange": row["exchange"]} if row["exchange"] else {}
+    batch = math.ceil(users / int(row["replicas"]))  # type: ignore[call-overload]
+    scenario = nhalf.load(
+        model, on=system, batch=batch, weights="fp8", kv="bf16", isl=1024, osl=512, **degrees, **exchange
+    )
+    return points(scenario).at(0)
+
+
+@pytest.mark.parametrize("case", PLANS)
+@pytest.mark.parametrize("goal", ["tokens-per-gpu", "latency"])
+def test_layouts_are_ranked_at_the_same_load(case: str, goal: str) -> None:
+    model, system, gpus, users = PLANS[case]
+    found = invoke(
+        "plan", model, "--on", system, "--gpus", str(gpus), "--users", str(users), "--weights", "fp8", "--kv", "bf16",
+        "--goal", goal, "--json", "--all",
+    ).document  # fmt: skip
+    worth = []
+    for row in found["rows"]:
+        here = alone(model, system, row, users)
+        assert row["batch"] == here.batch == math.ceil(users / row["replicas"])
+        assert (row["step_s"], row["tpot_s"]) == (here.step_s, here.tpot_s)
+        served = min(here.running * row["replicas"], users)
+        worth.append(here.tokens_per_s_per_user if goal == "latency" else served / here.tpot_s / gpus)
+    assert len(worth) > 3
+    order = [value for value, row in zip(worth, found["rows"], strict=True) if row["meets"] != "no"]
+    assert all(one >= other * (1 - 1e-12) for one, other in pairwise(order))
+    chosen = found["rows"].index(found["chosen"]) if found["chosen"] in found["rows"] else 0
+    assert worth[chosen] >= max(worth) / 1.05
+
+
+def test_four_users_are_four_on_every_layout() -> None:
+    text = invoke("plan", "llama-3.1-70b", "--on", "h100-sxm", "--gpus", "16", "--users", "9").out
+    rows = [line.split() for line in text.splitlines() if line.startswith("TP")]
+    assert rows
+    assert all("9" in row[1:4] for row in rows)
+
+
+def test_odds_take_the_largest_batch_that_keeps_the_limit_so_often() -> None:
+    job = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--pp", "1", "--weights", "fp8", "--kv", "bf16",
+           "--context", "1024", "--tpot", "15ms")  # fmt: skip
+    batches = {odds: invoke(*job, "--odds", odds, "--json").document["chosen"]["batch"] for odds in ("60%", "90%")}
+    even = invoke(*job, "--json").document["chosen"]["batch"]
+    assert batches["90%"] < batches["60%"] < even
+
+    def kept(batch: int) -> float:
+        here = points(nhalf.load("llama-3.1-70b", on="h100-sxm", tp=8, weights="fp8", kv="bf16", batch=batch)).at(0)
+        side = math.log(here.tpot_high_s / here.tpot_s) / NormalDist().inv_cdf(0.9)
+        return NormalDist().cdf(math.log(0.015 / here.tpot_s) / side)
+
+    for odds, share in (("60%", 0.6), ("90%", 0.9)):
+        assert kept(batches[odds]) >= share
+        assert kept(round(1.05 * batches[odds]) + 1) < share
+    text = invoke(*job, "--odds", "90%").out
+    assert f"Run TP8 for {batches['90%']} users" in text
+    assert "in 9 of 10 cases" in text
+    assert f"Even odds would allow TP8 for {even} users" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (("--odds", "90%"), ["--odds", "--tpot"]),
+        (("--odds", "40%", "--tpot", "20ms"), ["--odds", "50% to 99%"]),
+        (("--odds", "100%", "--tpot", "20ms"), ["--odds", "50% to 99%"]),
+        (("--users", "4", "--batch", "4"), ["--users and --batch"]),
+        (("--users", "0"), ["--users"]),
+    ],
+)
+def test_refusals(words: tuple[str, ...], parts: list[str]) -> None:
+    message = refused("plan", "llama-3.1-8b", "--on", "h100-sxm", *words)
+    assert all(part in message for part in parts), message
