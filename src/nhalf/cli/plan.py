@@ -12,7 +12,7 @@ from nhalf.errors import NoAnswerError
 from nhalf.loading.planning import SEARCHED, Limits, named, planned
 from nhalf.report import plan as report
 from nhalf.report import plan_several as several
-from nhalf.report.plan_brief import brief
+from nhalf.report.plan_brief import brief, unheld
 from nhalf.report.plan_document import document
 from nhalf.report.plan_words import require_answer
 from nhalf.report.view import View
@@ -112,6 +112,9 @@ def _require_answer(plans: Sequence[Named]) -> None:
         return
     refusals = []
     for system, found, asked in plans:
+        if told := unheld(found):
+            refusals.append(NoAnswerError(told.rstrip("."), where=system, do="take more devices, or quantise"))
+            continue
         try:
             require_answer(found, system, asked.suggestion())
         except NoAnswerError as error:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.decide.launch_lines import lines
+from nhalf.decide.little import finished_per_s
 from nhalf.decide.regime import TIE
 from nhalf.report import fields
 from nhalf.report.decode_brief import assumed, span
@@ -28,7 +29,7 @@ def brief(plan: Plan, asked: Asked) -> Brief:
     """Return the first screen of one plan."""
     chosen = plan.chosen
     if chosen is None:
-        return Brief(verdict=[verdict(plan)], warn=True, next_command=asked.next_command)
+        return Brief(verdict=[unheld(plan) or verdict(plan)], warn=True, next_command=asked.next_command)
     return Brief(
         verdict=[_best(plan, chosen)],
         number=_sure(plan, chosen),
@@ -41,6 +42,21 @@ def brief(plan: Plan, asked: Asked) -> Brief:
         next_command=asked.next_command,
         next_why="where does its time go?",
     )
+
+
+def unheld(plan: Plan) -> str:
+    """Return that no layout keeps up with a rate, or its limit so often, and which comes nearest; else nothing."""
+    row, wish = plan.nearest, plan.wish
+    if row is None:
+        return ""
+    if wish.rate_per_s is not None and (most := float(finished_per_s(row.points)[row.place])) < wish.rate_per_s:
+        near = f"{row.layout_name} comes nearest and finishes {most:.3g}"
+        return f"No queue settles at {wish.rate_per_s:g} requests/s: {near}."
+    if wish.odds is None or wish.tpot_s is None:
+        return ""
+    kept_s = float(row.candidate.tpot_at(wish.odds)[row.place])
+    near = f"{row.layout_name} at batch {row.batch} keeps {units.format_time(1.005 * kept_s)} so often"
+    return f"No layout keeps {units.format_time(wish.tpot_s)} in {100 * wish.odds:g} % of cases: {near}."
 
 
 def users(plan: Plan, row: Choice) -> int:
