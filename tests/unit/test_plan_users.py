@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
@@ -23,14 +24,11 @@ PLANS = {
 }
 
 
-def alone(model: str, system: str, row: dict[str, object], users: int) -> Point:
+def alone(model: str, system: str, row: dict[str, Any], users: int) -> Point:
     """Return a layout of a plan at its share of the users, as decode has it."""
-    degrees: Any = {name: row[name] for name in DEGREES}
-    exchange: Any = {"exchange": row["exchange"]} if row["exchange"] else {}
-    batch = math.ceil(users / int(row["replicas"]))  # type: ignore[call-overload]
-    scenario = nhalf.load(
-        model, on=system, batch=batch, weights="fp8", kv="bf16", isl=1024, osl=512, **degrees, **exchange
-    )
+    own = {name: row[name] for name in DEGREES} | ({"exchange": row["exchange"]} if row["exchange"] else {})
+    batch = math.ceil(users / row["replicas"])
+    scenario = nhalf.load(model, on=system, batch=batch, weights="fp8", kv="bf16", isl=1024, osl=512, **own)
     return points(scenario).at(0)
 
 
@@ -84,6 +82,51 @@ def test_odds_take_the_largest_batch_that_keeps_the_limit_so_often() -> None:
     assert f"Even odds would allow TP8 for {even} users" in text
 
 
+def test_odds_that_no_layout_reaches_are_said_with_the_limit_that_would_do() -> None:
+    job = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--weights", "fp8", "--tpot", "8.4ms")
+    assert invoke(*job).code == 0
+    result = invoke(*job, "--odds", "95%")
+    assert result.code == 3
+    assert result.out.startswith("No layout keeps 8.4 ms in 95 % of cases: ")
+    relaxed = re.findall(r"keeps ([\d.]+ ms) so often", result.out)[0].replace(" ", "")
+    assert invoke(*job[:-1], relaxed, "--odds", "95%").code == 0
+
+
+RATES = [("llama-3.1-70b", 8, 1, 3.0), ("llama-3.1-8b", 1, 4, 10.0), ("llama-3.1-8b", 2, 1, 0.01)]
+
+
+@pytest.mark.parametrize(("model", "tp", "replicas", "rate"), RATES)
+def test_a_rate_finds_the_smallest_batch_that_keeps_up(model: str, tp: int, replicas: int, rate: float) -> None:
+    shape: dict[str, Any] = {"tp": tp, "replicas": replicas, "isl": 1024, "osl": 256, "weights": "fp8", "kv": "bf16"}
+
+    def finished(batch: float) -> float:
+        here = points(nhalf.load(model, on="h100-sxm", batch=int(batch), **shape)).at(0)
+        return replicas * batch / (256 * here.tpot_s)
+
+    words = [word for name, value in shape.items() for word in (f"--{name}", str(value))]
+    [row] = invoke("decode", model, "--on", "h100-sxm", *words, "--rate", f"{rate}/s", "--json").document["rows"]
+    assert finished(row["batch"]) >= rate
+    assert row["batch"] == 1 or finished(row["batch"] - 1) < rate
+    own = [word for word in words if word not in ("--replicas", str(replicas))]
+    plan = invoke("plan", model, "--on", "h100-sxm", "--gpus", str(tp * replicas), "--pp", "1",
+                  *(own if replicas > 1 else words[:2] + words[4:]), "--rate", str(rate), "--json")  # fmt: skip
+    assert plan.document["chosen"]["batch"] == row["batch"]
+    assert plan.document["chosen"]["tpot_s"] == row["tpot_s"]
+
+
+def test_a_queue_that_does_not_settle_is_said_with_what_is_finished_at_most() -> None:
+    job = ("llama-3.1-70b", "--on", "h100-sxm", "--isl", "1024", "--osl", "512")
+    decoded = invoke("decode", *job, "--tp", "8", "--rate", "200")
+    assert decoded.code == 0
+    most = float(re.findall(r"does not settle at 200 requests/s; it finishes ([\d.]+) at most", decoded.err)[0])
+    assert "does not settle" in invoke("decode", *job, "--tp", "8", "--rate", str(1.01 * most)).err
+    assert "does not settle" not in invoke("decode", *job, "--tp", "8", "--rate", str(0.99 * most)).err
+    planned = invoke("plan", *job, "--rate", "200")
+    assert planned.code == 3
+    assert planned.out.startswith("No queue settles at 200 requests/s: ")
+    assert "settles" in planned.err
+
+
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
@@ -92,6 +135,9 @@ def test_odds_take_the_largest_batch_that_keeps_the_limit_so_often() -> None:
         (("--odds", "100%", "--tpot", "20ms"), ["--odds", "50% to 99%"]),
         (("--users", "4", "--batch", "4"), ["--users and --batch"]),
         (("--users", "0"), ["--users"]),
+        (("--users", "4", "--rate", "4"), ["--users and --rate"]),
+        (("--rate", "4", "--context", "512"), ["--rate", "--osl"]),
+        (("--rate", "-1"), ["--rate"]),
     ],
 )
 def test_refusals(words: tuple[str, ...], parts: list[str]) -> None:

@@ -74,9 +74,8 @@ def request(model: str, given: Mapping[str, Any], *, prefills: bool = False) -> 
 
 def _without_lengths(saved: Request, stated: Mapping[str, Any]) -> Request:
     """Return a saved request without the context or the load that what is stated replaces, or the prompts."""
-    for name, other in (("users", "batches"), ("batch", "users")):
-        if name in stated:
-            saved = replace(saved, **{other: None})  # type: ignore[arg-type]
+    if {"users", "batch", "rate"} & set(stated):
+        saved = replace(saved, batches=None, users=None, options=saved.options.having({"rate": None}))
     if "context" in stated:
         dropped: tuple[str, ...] = ("isl", "osl")
     elif "isl" in stated or "osl" in stated:

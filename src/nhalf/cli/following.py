@@ -28,7 +28,7 @@ def command(name: str, changed: Mapping[str, object] | None = None) -> str:
     """
     typed = dict(_typed())
     if (changed or {}).get("--batch") is not None:
-        typed.pop("--users", None)  # one of the two says the load
+        typed = {key: value for key, value in typed.items() if key not in ("--users", "--rate")}  # one says the load
     values = {**typed, **(changed or {})}
     words = ["nhalf", *name.split()]
     for param in sorted(_command(name).params, key=lambda param: _key(param) in _OF_THE_ANSWER):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
+from nhalf.decide.little import settled
 from nhalf.points import Point, Points, at_batches
 from nhalf.predict.memory import FITS, usable_bytes
 from nhalf.predict.normal import Z80
@@ -35,7 +36,8 @@ class Wish:
     """What is wanted: the most of something, within limits; prices in [$] for each GPU and hour, None where unknown.
 
     `odds` is the probability with which a token keeps its limit by the band (None: its middle keeps it); `users` are
-    the sequences in flight over all replicas, at which every layout is looked at.
+    the sequences in flight over all replicas, `rate_per_s` the requests that come to all: each layout is looked at at
+    its share of either.
 
     `degrees` narrows a degree of the layout (by the name of its field) to some values, `batches` the batch, `exchanges`
     how tokens of attention-DP groups reach the experts; `pools` asks for prefill and decode apart, too.
@@ -46,6 +48,7 @@ class Wish:
     ttft_s: float | None = None
     odds: float | None = None
     users: int | None = None
+    rate_per_s: float | None = None
     price_per_hour: float | None = None
     degrees: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     batches: tuple[int, ...] | None = None
@@ -161,6 +164,8 @@ def evaluate(scenario: Scenario, wish: Wish, alike: tuple[int, ...] = ()) -> Can
     dp = scenario.layout.attention_dp
     if wish.users is not None:
         wish = replace(wish, batches=(-(-wish.users // scenario.layout.replicas),))
+    if wish.rate_per_s is not None:
+        wish = replace(wish, batches=(settled(scenario, wish.rate_per_s).batch,))
     asked = np.array(wish.batches or [dp * each for each in EACH], dtype=np.float64)
     asked = asked[asked >= dp]
     if not len(asked):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from nhalf.decide.candidates import Choice
+from nhalf.decide.little import finished_per_s
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
@@ -31,6 +32,8 @@ def meets(candidate: Candidate, wish: Wish) -> Array:
     found = np.where(candidate.marginal, 1, 2)
     if wish.tpot_s is not None:
         found = np.where(candidate.tpot_at(wish.odds) <= wish.tpot_s, found, 0)
+    if wish.rate_per_s is not None:
+        found = np.where(finished_per_s(candidate.points) >= wish.rate_per_s, found, 0)
     if wish.ttft_s is not None and np.any(found > 0) and candidate.first_s is not None:
         low, high = candidate.first_s
         found = np.where(low > wish.ttft_s, 0, np.where(high > wish.ttft_s, np.minimum(found, 1), found))
@@ -66,4 +69,6 @@ def missed(candidate: Candidate, wish: Wish) -> Array:
         factors = np.maximum(factors, candidate.tpot_at(wish.odds) / wish.tpot_s)
     if wish.ttft_s is not None and candidate.first_s is not None:
         factors = np.maximum(factors, candidate.first_s[0] / wish.ttft_s)
+    if wish.rate_per_s is not None:
+        factors = np.maximum(factors, wish.rate_per_s / finished_per_s(candidate.points))
     return factors

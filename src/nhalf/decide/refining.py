@@ -74,7 +74,14 @@ def _gap(candidate: Candidate, wish: Wish, rates: Rates) -> tuple[float, float]:
     found, batches = rates(candidate, wish), candidate.batches
     best = int(np.argmax(found))
     alone = float(batches[best]), float(batches[best])
-    if wish.batches or wish.users or wish.goal == "latency" or not found[best] or best + 1 == len(batches):
+    if (
+        wish.batches
+        or wish.users
+        or wish.rate_per_s
+        or wish.goal == "latency"
+        or not found[best]
+        or best + 1 == len(batches)
+    ):
         return alone
     if candidate.marginal[best + 1]:
         return alone

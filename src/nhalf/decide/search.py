@@ -161,8 +161,7 @@ def search(base: Scenario, gpus: int, wish: Wish, judged: tuple[Layout, int | No
         layout = next((each for each in alike if runs_on(each, base.stack.engine)), alike[0])
         candidate = evaluate(replace(base, layout=layout), wish, tuple(each.expert_parallel for each in alike))
         if candidate is None:
-            idle = wish.users is not None and wish.users < layout.attention_dp * layout.replicas
-            refused["has more attention ranks than users" if idle else "does not fit in memory"] += len(alike)
+            refused[_why_not(wish, layout)] += len(alike)
         else:
             found.append(candidate)
     candidates = refined(found, wish)
@@ -184,6 +183,13 @@ def search(base: Scenario, gpus: int, wish: Wish, judged: tuple[Layout, int | No
         judged_best=None if judged is None else _judged(base, wish, judged[0], None),
         pools=pools.best(candidates, gpus, wish) if wish.pools else None,
     )
+
+
+def _why_not(wish: Wish, layout: Layout) -> str:
+    """Return why a layout has no point."""
+    if wish.users is not None and wish.users < layout.attention_dp * layout.replicas:
+        return "has more attention ranks than users"
+    return "does not fit in memory"
 
 
 def _rows(candidates: Sequence[Candidate], wish: Wish) -> list[Choice]:

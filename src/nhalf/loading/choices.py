@@ -91,8 +91,10 @@ class Request:
         Raises
         ------
         InputError
-            Both are given.
+            Both are given, or a rate that finds the batch.
         """
+        if self.options.rate is not None and (self.users or (self.batches and "batches" not in self.assumed)):
+            raise InputError("--rate finds the batch itself", where="--rate", do="leave out --batch and --users")
         if self.users is None:
             return self
         if self.batches is not None and "batches" not in self.assumed:

@@ -75,7 +75,9 @@ def _of_load(request: Request) -> list[tuple[str, object, str]]:
     InputError
         Half of a pair of lengths is missing, or two ways to say one length are given.
     """
-    chosen: list[tuple[str, object, str]] = [("batches", (1,), "one stream")] if request.batches is None else []
+    chosen: list[tuple[str, object, str]] = [("batches", (1,), "one stream")]
+    if request.batches is not None or request.options.rate is not None:
+        chosen = []
     if request.options.phase == "prefill":
         return chosen
     if (request.isl is None) != (request.osl is None):

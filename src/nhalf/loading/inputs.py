@@ -141,6 +141,10 @@ INPUTS: Final[tuple[Input, ...]] = (
         help="Sequences in flight in all, instead of --batch: each replica takes its share, rounded up.",
         said=(("plan", "Sequences in flight in all; layouts are ranked at this load.  [default: what suits each]"),),
     ),
+    Input(
+        name="rate", read=read.rate, metavar="R", commands=("decode", "plan", "compare"),
+        help="Requests per second in all, with --isl and --osl: finds the batch at which each layout keeps up.",
+    ),
     Input(name="concurrency", part="cells", column="concurrency", cell="number", commands=()),
     Input(
         name="context", read=read.count, metavar="N", help="Tokens in the cache of each sequence.", default="1024",

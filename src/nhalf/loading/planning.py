@@ -33,7 +33,7 @@ LEAST_ODDS, MOST_ODDS = 0.5, 0.99
 """A band of 80 % says nothing of odds beyond these."""
 MOST: Final = 4096
 """More devices than this are not searched."""
-SEARCHED: Final = (*FLAGS, "exchange", "skew", "batch", "users")
+SEARCHED: Final = (*FLAGS, "exchange", "skew", "batch", "users", "rate")
 """Inputs of which a plan looks at several: they narrow the search, and are none of its request."""
 
 
@@ -191,18 +191,20 @@ def _wish(read: Mapping[str, Any], limits: Limits) -> Wish:
         raise InputError(f"{limits.goal!r} is no goal", where="--goal", allowed=", ".join(GOALS))
     if limits.goal == "cost" and limits.price is None:
         raise InputError("the cost needs a price", where="--price", do="add --price '$2.5' (for each GPU and hour)")
-    if "users" in read and "batch" in read:
-        raise InputError("--users and --batch are both given", where="--users", allowed="one of the two")
+    if len(loads := [BY_NAME[name].on_command_line for name in ("users", "batch", "rate") if name in read]) > 1:
+        raise InputError(f"{' and '.join(loads)} are both given", where=loads[0], allowed="one of them")
     if limits.odds is not None and limits.tpot is None:
         raise InputError("odds are those of a limit", where="--odds", do="add --tpot 20ms")
     texts = {name: text for name in ("tpot", "ttft", "price") if (text := getattr(limits, name)) is not None}
     return replace(
         wish(texts),
-        goal=limits.goal,  # type: ignore[arg-type]
+        # At a rate, all layouts that keep up serve as many tokens: the fastest is the best.
+        goal=limits.goal if "rate" not in read else "latency",  # type: ignore[arg-type]
         pools=limits.pools,
         degrees={FIELDS[name]: read[name] for name in FLAGS if name in read},
         batches=read.get("batch"),
         users=read.get("users"),
+        rate_per_s=read.get("rate"),
         odds=_odds(limits.odds),
         exchanges=(read["exchange"],) if "exchange" in read else ("all-gather", "all-to-all"),
     )
@@ -226,8 +228,8 @@ def _odds(text: str | None) -> float | None:
 
 def _suggestion(base: Scenario, gpus: int, wanted: Wish) -> str:
     """Return what would make a plan that has no answer feasible: how many devices hold the model."""
-    if search(base, gpus, replace(wanted, batches=None, users=None)).candidates:
-        return "lower --batch" if wanted.users is None else "lower --users"
+    if search(base, gpus, replace(wanted, batches=None, users=None, rate_per_s=None)).candidates:
+        return "lower --batch, --users or --rate"
     found = nearest(base, 2 * gpus)
     if found is not None:
         row, count = found

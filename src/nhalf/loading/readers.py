@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Quantity
 
 
+LEAST_RATE, MOST_RATE = 1e-6, 1e9
+"""Requests per second that anybody sends."""
+
+
 def text(value: object, where: str) -> str:
     """Return a text that is not empty; a path will do."""
     return checks.text(str(value) if hasattr(value, "__fspath__") else value, where)
@@ -80,6 +84,14 @@ def ratio(most: float, *, of: str) -> Callable[[object, str], float]:
         return found
 
     return read
+
+
+def rate(value: object, where: str) -> float:
+    """Return a rate of requests [1/s]."""
+    found = units.parse(str(value).removesuffix("/s"), "ratio", where=where)
+    if not LEAST_RATE <= found <= MOST_RATE:
+        raise InputError(f"{value} is no rate of requests", where=where, allowed="requests per second, such as 2.5")
+    return found
 
 
 def one_of(*words: str) -> Callable[[object, str], str]:

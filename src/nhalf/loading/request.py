@@ -10,6 +10,7 @@ from nhalf.catalog import calibration, overlay, stated, store
 from nhalf.catalog.curves import of_library
 from nhalf.catalog.measured_stacks import of_its_own
 from nhalf.collective import Mode
+from nhalf.decide.little import settled
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout
 from nhalf.loading import inputs, peers, switches
@@ -79,7 +80,11 @@ def scenarios(request: Request, bands: Bands | None = None) -> Loaded:
         for workload in _workloads(base.workload, request):
             for layout in layouts:
                 degrees: dict[str, Any] = {each: getattr(layout, each) for each in FIELDS.values()}
-                found.append(replace(base, layout=replace(base.layout, **degrees), workload=workload))
+                scenario = replace(base, layout=replace(base.layout, **degrees), workload=workload)
+                if request.options.rate is not None:
+                    scenario, doubts = _at_rate(scenario, request.options.rate)
+                    warnings += doubts
+                found.append(scenario)
     return Loaded(
         scenarios=tuple(found),
         defaults=tuple(defaults),
@@ -87,6 +92,15 @@ def scenarios(request: Request, bands: Bands | None = None) -> Loaded:
         request=request,
         cache_link=switches.cache_link(request.options),
     )
+
+
+def _at_rate(scenario: Scenario, rate_per_s: float) -> tuple[Scenario, list[str]]:
+    """Return a scenario at the batch that keeps up with a rate of requests, and what to say where none does."""
+    found = settled(scenario, rate_per_s)
+    told = f"{scenario.layout.name} on {scenario.system.name}: the queue does not settle at {rate_per_s:g} requests/s"
+    most = f"it finishes {found.most_per_s:.3g} at most, at batch {found.batch} a replica"
+    workload = replace(scenario.workload, batch=float(found.batch))
+    return replace(scenario, workload=workload), [] if found.settles else [f"{told}; {most}"]
 
 
 def with_peers(request: Request) -> tuple[Scenario, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from nhalf import units
 from nhalf.decide.launch_lines import ENGINES, lines
 from nhalf.decide.layouts import name
+from nhalf.decide.little import finished_per_s
 from nhalf.engines.served import PLACEHOLDER
 from nhalf.predict.routed import measured_ways
 from nhalf.report.decode_brief import assumed, span
@@ -42,7 +43,7 @@ def brief(plan: Plan, asked: Asked) -> Brief:
     rows = list(plan.rows[:_SHOWN])
     rows += [chosen] if chosen not in rows else []
     return Brief(
-        verdict=[_run(plan, chosen) if plan.chosen is not None else verdict(plan), *judged],
+        verdict=[_run(plan, chosen) if plan.chosen is not None else unheld(plan) or verdict(plan), *judged],
         warn=plan.chosen is None,
         number=" ".join([f"80 % range: {span(*chosen.band_s)} per token.", *(_odds(plan, chosen) or _first(chosen))]),
         title=f"{chosen.scenario.transformer.name} on {plan.gpus} {asked.system}{_lengths(chosen)}",
@@ -102,6 +103,21 @@ def _odds(plan: Plan, chosen: Choice) -> list[str]:
 def _first(chosen: Choice) -> list[str]:
     """Return the time to the first token of a prompt alone."""
     return [] if chosen.ttft_s is None else [f"First token: {units.format_time(chosen.ttft_s[0])}."]
+
+
+def unheld(plan: Plan) -> str:
+    """Return that no layout keeps up with a rate, or its limit so often, and which comes nearest; else nothing."""
+    row, wish = plan.nearest, plan.wish
+    if row is None:
+        return ""
+    if wish.rate_per_s is not None and (most := float(finished_per_s(row.points)[row.place])) < wish.rate_per_s:
+        near = f"{row.layout_name} comes nearest and finishes {most:.3g}"
+        return f"No queue settles at {wish.rate_per_s:g} requests/s: {near}."
+    if wish.odds is None or wish.tpot_s is None:
+        return ""
+    kept_s = float(row.candidate.tpot_at(wish.odds)[row.place])
+    near = f"{row.layout_name} at batch {row.batch} keeps {units.format_time(1.005 * kept_s)} so often"
+    return f"No layout keeps {units.format_time(wish.tpot_s)} in {100 * wish.odds:g} % of cases: {near}."
 
 
 def users(plan: Plan, row: Choice) -> int:
