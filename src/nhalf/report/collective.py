@@ -3,66 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.decide.choice import choices, symmetric
-from nhalf.decide.collective import flips, rows
-from nhalf.decide.fixed_time import alike, decompose, launch_s
+from nhalf.decide.choice import symmetric
+from nhalf.decide.fixed_time import alike, launch_s
 from nhalf.report import losses, planned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from nhalf.citation import Datum
-    from nhalf.decide.choice import Choice
     from nhalf.decide.collective import Flip, Row
-    from nhalf.decide.fixed_time import FixedTime
-    from nhalf.decide.question import Question
     from nhalf.library import Rule
-    from nhalf.loading.collective import Loaded
     from nhalf.report.canvas import Canvas
+    from nhalf.report.collective_answer import Answer
 
 FOCUS_BYTES = 16384.0
 """The size that the one number is about [bytes]: one token of a model of width 8,192 in 16 bits."""
 _WIDE = 110
 _FEW, _MANY = 3, 7
 _EVERY = "every"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
-    """All that the report shows of a question."""
-
-    loaded: Loaded
-    rows: list[Row]
-    choices: list[Choice]
-    flips: list[Flip]
-    fixed: FixedTime | None
-    per_token: int
-    known: Mapping[str, Datum]
-
-    @property
-    def question(self) -> Question:
-        """Return the question."""
-        return self.loaded.question
-
-
-def answer(loaded: Loaded, fixed_parts: Mapping[str, Datum], per_token: int) -> Answer:
-    """Return the answer to a question for `per_token` collectives a token."""
-    question, sizes = loaded.question, loaded.sizes_bytes
-    return Answer(
-        loaded=loaded,
-        rows=rows(question, sizes),
-        choices=choices(question, sizes),
-        flips=flips(question, sizes[0], sizes[-1]),
-        fixed=decompose(question, fixed_parts, loaded.pairs),
-        per_token=per_token,
-        known=fixed_parts,
-    )
 
 
 def write(found: Answer, canvas: Canvas, *, next_command: str) -> None:

@@ -15,7 +15,7 @@ from nhalf.report.view import Bars, Brief, percent
 
 if TYPE_CHECKING:
     from nhalf.decide.choice import Choice
-    from nhalf.report.collective import Answer
+    from nhalf.report.collective_answer import Answer
 
 _FOCUS_BYTES: Final = 16384.0
 _MOST: Final = 9

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nhalf.decide.fixed_time import FixedTime
     from nhalf.decide.question import Question
     from nhalf.library import Rule
-    from nhalf.report.collective import Answer
+    from nhalf.report.collective_answer import Answer
 
 
 def document(found: Answer) -> dict[str, Any]:
