@@ -132,15 +132,19 @@ def _by_algorithm(found: Answer, canvas: Canvas) -> None:
     sizes = _spread(found.loaded.sizes_bytes, _MANY if canvas.width >= _WIDE else _FEW)
     if found.question.op == Op.BARRIER:
         sizes = sizes[:1]
-    lines = []
+    lines, reasons = [], dict[str, list[str]]()
     for name in found.question.laws:
         mine = {row.size_bytes: row for row in found.rows if row.algorithm == name and row.kind == "law"}
         cells = [f"{_mark(mine[size])}{units.format_time(mine[size].time_s)}" for size in sizes]
         one = mine[sizes[0]]
         needs = "" if one.runs else f"needs {one.needs}"
+        if one.unchecked:
+            reasons.setdefault(one.unchecked, []).append(name)
         lines.append([name, *cells, _EXACT[one.exact], needs])
     heads = ["time"] if found.question.op == Op.BARRIER else [_size(size) for size in sizes]
     canvas.table(["<algorithm", *heads, "<exact for", "<"], lines)
+    for reason, names in reasons.items():
+        canvas.paragraph(f"not checked: {', '.join(names)}: {reason}.", indent="  ")
     size = _focus(found.loaded.sizes_bytes)
     if (kernel := symmetric(found.question, size)) is not None:
         source = found.loaded.origins[f"{_SYMMETRIC}base_s"].source

@@ -77,6 +77,7 @@ def _row(row: Row) -> dict[str, Any]:
         "fastest": row.fastest,
         "runs": row.runs,
         "exact": row.exact or None,
+        "unchecked": row.unchecked or None,
         "needs": row.needs or None,
         "algbw_bytes_per_s": row.algbw_bytes_per_s or None,
         "busbw_bytes_per_s": row.busbw_bytes_per_s or None,
