@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from nhalf.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _IGNORED = str.maketrans("", "", " _-")
 _ALSO = {"pointtopoint": "sendrecv", "p2p": "sendrecv"}
 """Other words that readers use for a name, and the letters of that name."""
+_Known = TypeVar("_Known", bound=str)
+
+
+def named(text: str, known: Iterable[_Known], *, kind: str, where: str = "") -> _Known:
+    """Return the one of some kebab-case names that a text means; case, spaces, `_` and `-` are ignored.
+
+    Raises InputError when it means none; `kind` says what they are names of, and `where` where the text was read.
+    """
+    by_letters = {_letters(name): name for name in known}
+    letters = _letters(text)
+    found = by_letters.get(_ALSO.get(letters, letters))
+    if found is None:
+        names = [str(name) for name in by_letters.values()]
+        raise InputError(
+            f"{text!r} is not a known {kind}", where=where, allowed=", ".join(names), do=did_you_mean(text, names)
+        )
+    return found
 
 
 class _Name(StrEnum):
@@ -21,18 +41,7 @@ class _Name(StrEnum):
 
         Raises InputError when the text is none of the names; `where` says where it was read.
         """
-        letters = _letters(text)
-        letters = _ALSO.get(letters, letters)
-        for name in cls:
-            if _letters(name) == letters:
-                return name
-        known = [str(name) for name in cls]
-        raise InputError(
-            f"{text!r} is not a known {cls.__name__.lower()}",
-            where=where,
-            allowed=", ".join(known),
-            do=did_you_mean(text, known),
-        )
+        return named(text, cls, kind=cls.__name__.lower(), where=where)
 
 
 def _letters(text: str) -> str:
@@ -84,6 +93,9 @@ class Algorithm(_Name):
     DIRECT = "direct"
     PAIRWISE = "pairwise"
     BRUCK = "bruck"
+    SCATTER_DOUBLING = "scatter-doubling"
+    SCATTER_RING = "scatter-ring"
+    RENDEZVOUS = "rendezvous"
     DISSEMINATION = "dissemination"
 
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nhalf.breakdown import Array
-    from nhalf.simulate.kernels import Plan, State, Work
+    from nhalf.simulate.kernels import State, Work
+    from nhalf.simulate.plan import Plan
     from nhalf.simulate.program import Program
 
 LINK = Link(5e-6, 50e9)

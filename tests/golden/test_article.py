@@ -13,7 +13,8 @@ from tests.tensor_group import collectives, message_bytes
 import nhalf
 from nhalf import units
 from nhalf.breakdown import columns, walk
-from nhalf.laws.collective import double_tree_all_reduce, ring_all_reduce
+from nhalf.laws.collective.all_reduce import ring_all_reduce
+from nhalf.laws.collective.trees import double_tree_all_reduce
 from nhalf.laws.point_to_point import hockney
 from nhalf.link import Link
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -10,21 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nhalf.breakdown import Quantity, Term, audit, columns
+from nhalf.breakdown import Quantity, Term, audit, columns, leaf
 from nhalf.catalog import store
-from nhalf.collective import Algorithm
+from nhalf.collective import Algorithm, Op
 from nhalf.fabric import Fabric, Span
 from nhalf.laws import selection
-from nhalf.laws.collective import (
-    ACROSS_NODES,
-    IN_NODE,
-    chain_all_reduce,
-    double_tree_all_reduce,
-    flat_ring_all_reduce,
-    one_shot_all_reduce,
-    ring_all_reduce,
-    two_shot_all_reduce,
-)
+from nhalf.laws.collective.all_reduce import one_shot_all_reduce, ring_all_reduce, two_shot_all_reduce
+from nhalf.laws.collective.table import LAWS, Law
+from nhalf.laws.collective.tiers import flat_ring_all_reduce
+from nhalf.laws.collective.trees import chain_all_reduce, double_tree_all_reduce
 from nhalf.laws.point_to_point import hockney
 from nhalf.link import Link
 
@@ -164,13 +159,22 @@ def test_on_two_ranks_ring_and_direct_reduction_move_the_same_bytes() -> None:
 
 # -------------------------------------------------------------------------------------------------------- two tiers
 
+ACROSS_NODES = (Algorithm.RING, Algorithm.CHAIN_TREE, Algorithm.HIERARCHICAL)
+
+
+def across(name: Algorithm, size: Quantity, asked: Span) -> Term:
+    law = LAWS[Op.ALL_REDUCE][name].across_nodes
+    assert law is not None
+    return law(size, asked, 0.0)
+
+
 PER_NODE, NODES = st.integers(1, 16), st.integers(2, 64)
 
 
 @pytest.mark.parametrize("name", ACROSS_NODES)
 @given(size=SIZES, intra=LINKS, inter=LINKS)
 def test_one_rank_pays_nothing_in_a_law_of_two_tiers(name: Algorithm, size: float, intra: Link, inter: Link) -> None:
-    assert ACROSS_NODES[name](size, span(1, 1, intra, inter)).value == 0.0
+    assert across(name, size, span(1, 1, intra, inter)).value == 0.0
 
 
 SAME_IN_ONE_NODE = {
@@ -188,7 +192,7 @@ def test_on_one_node_it_is_the_law_inside_a_node(
     # As many NICs as make the network no bottleneck: nothing crosses it.
     alone = span(ranks, 1, intra, inter, rails=1e12)
     expected = flat(SAME_IN_ONE_NODE[name], size, float(ranks), intra)
-    assert ACROSS_NODES[name](size, alone).value == pytest.approx(expected, rel=1e-9)
+    assert across(name, size, alone).value == pytest.approx(expected, rel=1e-9)
 
 
 SAME_ON_LONE_RANKS = {
@@ -205,7 +209,7 @@ def test_with_one_rank_a_node_it_is_the_law_between_the_nodes(
 ) -> None:
     lone = span(1, nodes, Link(0.0, 1e30), inter)  # a link inside a node that costs nothing: no rank uses it
     expected = flat(SAME_ON_LONE_RANKS[name], size, float(nodes), inter)
-    assert ACROSS_NODES[name](size, lone).value == pytest.approx(expected, rel=1e-9)
+    assert across(name, size, lone).value == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ACROSS_NODES)
@@ -214,7 +218,7 @@ def test_two_tiers_never_fall_with_size_or_latency_and_never_rise_with_bandwidth
     *, name: Algorithm, size: float, per_node: int, nodes: int, intra: Link, inter: Link, factor: float
 ) -> None:
     def time(size: float, intra: Link, inter: Link, rails: float = 1.0) -> float:
-        return float(np.mean(ACROSS_NODES[name](size, span(per_node, nodes, intra, inter, per_node * rails)).value))
+        return float(np.mean(across(name, size, span(per_node, nodes, intra, inter, per_node * rails)).value))
 
     def having(link: Link, latency: float, bandwidth: float) -> Link:
         return Link(link.latency_s * latency, link.bandwidth_bytes_per_s * bandwidth)
@@ -248,9 +252,9 @@ def test_the_fixed_time_of_a_flat_ring_is_that_of_a_simulated_one(
 def test_arrays_of_two_tiers_give_what_their_elements_give(name: Algorithm) -> None:
     sizes, alphas, betas = np.array([64.0, 16384.0, 1e9]), np.array([1e-6, 5e-6, 9e-6]), np.array([1e10, 5e10, 1e11])
     intra = Link(5e-7, 4.5e11)
-    together = ACROSS_NODES[name](sizes, span(8, 4, intra, Link(alphas, betas)))
+    together = across(name, sizes, span(8, 4, intra, Link(alphas, betas)))
     alone = [
-        float(np.mean(ACROSS_NODES[name](size, span(8, 4, intra, Link(alpha, beta))).value))
+        float(np.mean(across(name, size, span(8, 4, intra, Link(alpha, beta))).value))
         for size, alpha, beta in np.stack([sizes, alphas, betas], axis=1).tolist()
     ]
     assert np.asarray(together.value) == pytest.approx(alone, rel=1e-15)
@@ -286,12 +290,48 @@ def test_only_what_the_library_can_run_there_is_a_candidate(library: Library) ->
     assert not DIRECT & set(library.across_nodes)
 
 
-@pytest.mark.parametrize("name", [*IN_NODE, *ACROSS_NODES])
-def test_a_law_goes_by_the_name_of_its_algorithm(name: Algorithm) -> None:
+def law_of(name: str) -> Law:
+    """Return a law that a library can list and that is faster than every other."""
+    return Law(
+        in_node=lambda size, *_: leaf(name, "1e-12 * n", {"n": size}, column="transfer"),
+        across_nodes=lambda size, *_: leaf(name, "1e-12 * n", {"n": size}, column="transfer"),
+        unchecked="a law of this test",
+        usual=True,
+    )
+
+
+def test_a_law_in_the_register_is_a_candidate_where_a_library_lists_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LAWS[Op.ALL_REDUCE], Algorithm.BRUCK, law_of("bruck"))
     link = Link(1e-6, 1e11)
-    for laws, nodes in ((IN_NODE, 1), (ACROSS_NODES, 2)):
-        if name in laws:
-            assert laws[name](1.0, span(8, nodes, link, link)).name == name
+    listing = replace(LIBRARIES["nccl"], in_node=(Algorithm.RING, Algorithm.BRUCK))
+    inside, across = span(8, 1, link, link), span(8, 2, link, link)
+    assert [part.name for part in selection.fastest(Op.ALL_REDUCE, 1e6, inside, listing).parts] == ["ring", "bruck"]
+    assert selection.fastest(Op.ALL_REDUCE, 1e6, inside, listing).value == pytest.approx(1e-6)
+    # Nobody runs what no library lists, and what is listed for a node is not run across nodes.
+    for asked, library in ((inside, LIBRARIES["nccl"]), (across, listing)):
+        assert "bruck" not in {part.name for part in selection.fastest(Op.ALL_REDUCE, 1e6, asked, library).parts}
+
+
+def test_a_usual_law_is_a_candidate_of_every_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LAWS[Op.ALL_GATHER], Algorithm.PAIRWISE, law_of("pairwise"))
+    link = Link(1e-6, 1e11)
+    for nodes in (1, 2):
+        found = selection.fastest(Op.ALL_GATHER, 1e6, span(8, nodes, link, link), LIBRARIES["vllm"])
+        assert [part.name for part in found.parts] == ["ring", "pairwise"]
+
+
+def test_every_operation_has_a_usual_law_in_a_node_and_across() -> None:
+    link = Link(1e-6, 1e11)
+    for op in Op:
+        for nodes in (1, 2):
+            assert float(np.mean(selection.fastest(op, 1e6, span(8, nodes, link, link), LIBRARIES["nccl"]).value)) > 0
+
+
+def test_a_library_that_lists_nothing_with_a_law_is_refused() -> None:
+    listing = replace(LIBRARIES["nccl"], in_node=(Algorithm.HIERARCHICAL,))
+    link = Link(1e-6, 1e11)
+    with pytest.raises(ValueError, match="no law"):
+        selection.all_reduce(1e6, span(8, 1, link, link), listing)
 
 
 def test_few_steps_win_small_messages_and_little_volume_wins_large_ones() -> None:

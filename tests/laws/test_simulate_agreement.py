@@ -11,7 +11,6 @@ import pytest
 from nhalf.collective import Op
 from nhalf.decide.agreement import ROUNDED_BYTES, Outcome, outcome, shape_for
 from nhalf.decide.skewed import expected_latest, spread
-from nhalf.laws.collective.table import LAWS
 from nhalf.link import Link
 from nhalf.simulate.engine import Conditions, run
 from nhalf.simulate.machine import Machine, Wiring, from_links
@@ -263,8 +262,3 @@ def test_the_mean_largest_of_normals_is_the_tabulated_one() -> None:
     skew = parse_skew("normal:1s")
     found = [expected_latest(skew, ranks)[0] for ranks in (2, 4, 8, 16)]
     assert found == pytest.approx([0.56419, 1.02938, 1.42360, 1.76599], abs=1e-4)
-
-
-def test_every_program_of_a_collective_is_compared_with_a_law_or_says_why_not() -> None:
-    without = [(op, name) for op, name in EVERY if name not in LAWS[Op(op)]]
-    assert without == []

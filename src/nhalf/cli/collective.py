@@ -12,6 +12,7 @@ from nhalf.cli import following, forms, page_file
 from nhalf.cli.quantities import WithQuantities
 from nhalf.loading.collective import SIZES, Asked, load
 from nhalf.report import collective as report
+from nhalf.report.collective_answer import Answer, answer
 from nhalf.report.collective_brief import brief
 from nhalf.report.collective_document import document
 from nhalf.report.collective_page import page
@@ -47,7 +48,7 @@ def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str,
     count = units.parse_count(per_token, where="--per-token")
     systems = (given.pop("system") or "").split(",")
     asked = [Asked(op=op, link=link, system=system.strip() or None, **given) for system in systems]
-    answers = [report.answer(load(each), store.fixed_time(), count) for each in asked]
+    answers = [answer(load(each), store.fixed_time(), count) for each in asked]
     if len(answers) > 1:
         _several([(str(each.system), found) for each, found in zip(asked, answers, strict=True)], pages)
         return
@@ -64,7 +65,7 @@ def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str,
     )
 
 
-def _several(answers: Sequence[tuple[str, report.Answer]], pages: tuple[str, ...]) -> None:
+def _several(answers: Sequence[tuple[str, Answer]], pages: tuple[str, ...]) -> None:
     """Write the answers of several systems side by side."""
     from nhalf.report import collective_several as several
 

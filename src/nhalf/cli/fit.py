@@ -14,6 +14,7 @@ from nhalf.evidence.comparison import compare
 from nhalf.loading.files import write_text
 from nhalf.loading.fitting import BATCHES, fitted, judged, marked, told, unread, used_for
 from nhalf.report import fit as report
+from nhalf.report.fit_answer import Answer
 from nhalf.report.fit_links import write_links
 from nhalf.report.fit_page import page
 
@@ -58,7 +59,7 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     compared = compare(found, fitted((other,), said)[0]) if other is not None else None
     tripped, unknown = judged(found, asked)
     links = [file for file in files if not page_file.is_page(file)]
-    answer = report.Answer(
+    answer = Answer(
         fit=found, marks=marks, mark_doubts=doubts, comparison=compared, tripped=tripped,
         links=links[0] if links else "", again=following.command("fit", None if model else _MARKED),
         **used_for(model, said),

@@ -27,8 +27,9 @@ _HALVINGS: Final = 60
 class Row:
     """One size by one algorithm: its law, or what was measured of the library as a whole.
 
-    `runs` tells whether the machine has what the algorithm needs; `chosen` whether the library would run it. `low_s`
-    and `high_s` [s] are the 80 % band of what was measured; a law has none.
+    `runs` tells whether the machine has what the algorithm needs; `chosen` whether the library would run it;
+    `unchecked` says why no simulation pins its law. `low_s` and `high_s` [s] are the 80 % band of what was measured; a
+    law has none.
     """
 
     size_bytes: float
@@ -43,6 +44,7 @@ class Row:
     fastest: bool
     runs: bool
     exact: str
+    unchecked: str
     needs: str
     algbw_bytes_per_s: float
     busbw_bytes_per_s: float
@@ -83,7 +85,8 @@ def _of_law(question: Question, name: str, size_bytes: float, chosen: Choice) ->
         chosen=name == chosen.algorithm,
         fastest=name == chosen.fastest,
         runs=name in question.available,
-        exact=law.exact,
+        exact=law.exact_on(question.span),
+        unchecked=law.why_unchecked(question.span),
         needs=law.needs,
         **_bandwidths(question, size_bytes, time_s),
     )
@@ -113,6 +116,7 @@ def _of_curve(question: Question, size_bytes: float) -> Row | None:
         fastest=False,
         runs=True,
         exact="",
+        unchecked="",
         needs="",
         **_bandwidths(question, size_bytes, time_s),
     )
@@ -136,6 +140,7 @@ def _of_plan(question: Question, size_bytes: float, chosen: Choice) -> Row | Non
         fastest=False,
         runs=True,
         exact="",
+        unchecked="",
         needs="",
         **_bandwidths(question, size_bytes, plan.time_s),
     )

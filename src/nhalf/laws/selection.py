@@ -6,22 +6,29 @@ from typing import TYPE_CHECKING
 
 from nhalf.breakdown import Quantity, Term, leaf, smallest, total
 from nhalf.collective import Op
-from nhalf.laws.collective import ACROSS_NODES, IN_NODE
-from nhalf.laws.collective.table import Law, candidates
+from nhalf.laws.collective.table import LAWS, candidates
 from nhalf.laws.tuner import all_reduce_paths, plan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nhalf.fabric import Span
+    from nhalf.laws.collective.table import Law
     from nhalf.library import Library
 
 
 def all_reduce(size_bytes: Quantity, span: Span, library: Library) -> Term:
     """Return the time [s] of the fastest all-reduce that the library can run on the span.
 
-    Only what it can run *there* is a candidate: no direct-access kernel across a NIC.
+    Only what it can run *there* is a candidate: no direct-access kernel across a NIC. Pipelines are taken as filled.
+
+    Raises
+    ------
+    ValueError
+        The library lists no algorithm that has a law on the span.
     """
-    laws, names = (IN_NODE, library.in_node) if span.nodes == 1 else (ACROSS_NODES, library.across_nodes)
-    return smallest("law", *(laws[name](size_bytes, span) for name in names))
+    listed = library.in_node if span.nodes == 1 else library.across_nodes
+    return _least(size_bytes, span, [LAWS[Op.ALL_REDUCE][name] for name in listed])
 
 
 def tuner_all_reduce(size_bytes: Quantity, span: Span, library: Library) -> Term:
@@ -40,22 +47,21 @@ def tuner_all_reduce(size_bytes: Quantity, span: Span, library: Library) -> Term
 def fastest(op: Op, size_bytes: Quantity, span: Span, library: Library) -> Term:
     """Return the time [s] of the fastest algorithm of an operation that the library can run on the span.
 
-    For an operation other than the all-reduce, libraries run rings, or sends and receives between all pairs at once.
+    For an operation other than the all-reduce libraries list nothing: the usual ones are taken.
     """
     if op == Op.ALL_REDUCE:
         return all_reduce(size_bytes, span, library)
-    laws = candidates(op, span)
-    names = [name for name in ("ring", "direct") if name in laws and not laws[name].needs] or list(laws)[:1]
-    return smallest("law", *(_applied(laws[name], size_bytes, span) for name in names))
+    laws = [law for law in candidates(op, span).values() if law.usual]
+    return _least(size_bytes, span, laws)
 
 
-def _applied(law: Law, size_bytes: Quantity, span: Span) -> Term:
-    """Return a law's time [s] on a span on which it is defined, reductions free of charge."""
-    time = law.on(span)
-    if time is None:
-        message = "a law was chosen for a span that it does not apply to"
+def _least(size_bytes: Quantity, span: Span, laws: Sequence[Law]) -> Term:
+    """Return the least time [s] of some laws, of those that are defined on the span; reductions are free of charge."""
+    defined = [time for law in laws if (time := law.filled_on(span)) is not None]
+    if not defined:
+        message = f"no law that the library runs holds on {span.ranks} ranks on {span.nodes} nodes"
         raise ValueError(message)
-    return time(size_bytes, span, 0.0)
+    return smallest("law", *(time(size_bytes, span, 0.0) for time in defined))
 
 
 def planned(op: Op, size_bytes: Quantity, span: Span, library: Library) -> Term:

@@ -3,66 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.decide.choice import choices, symmetric
-from nhalf.decide.collective import flips, rows
-from nhalf.decide.fixed_time import alike, decompose, launch_s
+from nhalf.decide.choice import symmetric
+from nhalf.decide.fixed_time import alike, launch_s
 from nhalf.report import losses, planned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from nhalf.citation import Datum
-    from nhalf.decide.choice import Choice
     from nhalf.decide.collective import Flip, Row
-    from nhalf.decide.fixed_time import FixedTime
-    from nhalf.decide.question import Question
     from nhalf.library import Rule
-    from nhalf.loading.collective import Loaded
     from nhalf.report.canvas import Canvas
+    from nhalf.report.collective_answer import Answer
 
 FOCUS_BYTES = 16384.0
 """The size that the one number is about [bytes]: one token of a model of width 8,192 in 16 bits."""
 _WIDE = 110
 _FEW, _MANY = 3, 7
 _EVERY = "every"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
-    """All that the report shows of a question."""
-
-    loaded: Loaded
-    rows: list[Row]
-    choices: list[Choice]
-    flips: list[Flip]
-    fixed: FixedTime | None
-    per_token: int
-    known: Mapping[str, Datum]
-
-    @property
-    def question(self) -> Question:
-        """Return the question."""
-        return self.loaded.question
-
-
-def answer(loaded: Loaded, fixed_parts: Mapping[str, Datum], per_token: int) -> Answer:
-    """Return the answer to a question for `per_token` collectives a token."""
-    question, sizes = loaded.question, loaded.sizes_bytes
-    return Answer(
-        loaded=loaded,
-        rows=rows(question, sizes),
-        choices=choices(question, sizes),
-        flips=flips(question, sizes[0], sizes[-1]),
-        fixed=decompose(question, fixed_parts, loaded.pairs),
-        per_token=per_token,
-        known=fixed_parts,
-    )
 
 
 def write(found: Answer, canvas: Canvas, *, next_command: str) -> None:
@@ -170,15 +132,19 @@ def _by_algorithm(found: Answer, canvas: Canvas) -> None:
     sizes = spread(found.loaded.sizes_bytes, _MANY if canvas.width >= _WIDE else _FEW)
     if found.question.op == Op.BARRIER:
         sizes = sizes[:1]
-    lines = []
+    lines, reasons = [], dict[str, list[str]]()
     for name in found.question.laws:
         mine = {row.size_bytes: row for row in found.rows if row.algorithm == name and row.kind == "law"}
         cells = [f"{_mark(mine[size])}{units.format_time(mine[size].time_s)}" for size in sizes]
         one = mine[sizes[0]]
         needs = "" if one.runs else f"needs {one.needs}"
+        if one.unchecked:
+            reasons.setdefault(one.unchecked, []).append(name)
         lines.append([name, *cells, _EXACT[one.exact], needs])
     heads = ["time"] if found.question.op == Op.BARRIER else [_size(size) for size in sizes]
     canvas.table(["<algorithm", *heads, "<exact for", "<"], lines)
+    for reason, names in reasons.items():
+        canvas.paragraph(f"not checked: {', '.join(names)}: {reason}.", indent="  ")
     size = focus(found.loaded.sizes_bytes)
     if (kernel := symmetric(found.question, size)) is not None:
         source = found.loaded.origins[f"{_SYMMETRIC}base_s"].source

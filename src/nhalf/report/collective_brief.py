@@ -8,11 +8,12 @@ from nhalf import units
 from nhalf.collective import Op
 from nhalf.laws.collective.bandwidth import busbw
 from nhalf.report import planned
-from nhalf.report.collective import Answer, focus, spread, verdict
+from nhalf.report.collective import focus, spread, verdict
 from nhalf.report.view import Bars, Brief, percent
 
 if TYPE_CHECKING:
     from nhalf.decide.choice import Choice
+    from nhalf.report.collective_answer import Answer
 
 _SIZES: Final = 9
 _BUSBW_BYTES: Final = float(4 << 20)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nhalf.decide.fixed_time import FixedTime
     from nhalf.decide.question import Question
     from nhalf.library import Rule
-    from nhalf.report.collective import Answer
+    from nhalf.report.collective_answer import Answer
 
 
 def document(found: Answer) -> dict[str, Any]:
@@ -77,6 +77,7 @@ def _row(row: Row) -> dict[str, Any]:
         "fastest": row.fastest,
         "runs": row.runs,
         "exact": row.exact or None,
+        "unchecked": row.unchecked or None,
         "needs": row.needs or None,
         "algbw_bytes_per_s": row.algbw_bytes_per_s or None,
         "busbw_bytes_per_s": row.busbw_bytes_per_s or None,

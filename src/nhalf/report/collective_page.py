@@ -17,7 +17,7 @@ from nhalf.report.figures.waterfall import of_parts
 from nhalf.report.page import Card, Constant, Page, Section
 
 if TYPE_CHECKING:
-    from nhalf.report.collective import Answer
+    from nhalf.report.collective_answer import Answer
 
 
 def page(found: Answer) -> Page:

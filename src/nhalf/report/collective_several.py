@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nhalf.report.canvas import Canvas
-    from nhalf.report.collective import Answer
+    from nhalf.report.collective_answer import Answer
 
 Named = tuple[str, "Answer"]
 _TIE = 1.05

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -19,37 +18,16 @@ from nhalf.report.fit_links import described
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.evidence.comparison import Comparison
     from nhalf.evidence.curvefit import CurveFit
     from nhalf.evidence.fit import Fit
     from nhalf.evidence.intervals import Estimate
-    from nhalf.evidence.marks import Mark
     from nhalf.evidence.segments import Segment, Switch
     from nhalf.report.canvas import Canvas
+    from nhalf.report.fit_answer import Answer
 
 _SHOWN = 8  # curves in full; more become a table
 _FEW_SKIPPED = 5
 _SHOWN_ABOVE = ("switch", "one-line", "gap")  # the tables say it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
-    """What `nhalf fit` says: the fit, the decode messages of a `model` on it, and the comparison, where asked for.
-
-    `links` names the file that the fitted links go to, if any; `again` is the command line without a file to write.
-    A step is predicted for `model` on `system`, a node of which has `devices_per_node`.
-    """
-
-    fit: Fit
-    marks: Sequence[Mark] = ()
-    mark_doubts: Sequence[str] = ()
-    comparison: Comparison | None = None
-    tripped: Sequence[str] = ()
-    links: str = ""
-    again: str = "nhalf fit LOG"
-    model: str = "llama-3.1-70b"
-    system: str = "h100-sxm"
-    devices_per_node: int = 8
 
 
 def write(answer: Answer, canvas: Canvas, *, whole: bool = True) -> None:

@@ -13,7 +13,7 @@ from nhalf.evidence.verdict import is_wrong
 
 if TYPE_CHECKING:
     from nhalf.evidence.curvefit import CurveFit
-    from nhalf.report.fit import Answer
+    from nhalf.report.fit_answer import Answer
 
 
 def commands(answer: Answer) -> list[str]:

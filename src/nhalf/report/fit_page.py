@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nhalf.evidence.curvefit import CurveFit
     from nhalf.evidence.intervals import Estimate
     from nhalf.evidence.marks import Mark
-    from nhalf.report.fit import Answer
+    from nhalf.report.fit_answer import Answer
 
 _SHOWN: Final = 12
 _BETWEEN: Final = 48

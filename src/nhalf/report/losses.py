@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.choice import Beaten, Choice
-    from nhalf.report.collective import Answer
+    from nhalf.report.collective_answer import Answer
 
 DECODE_BYTES: Final = float(4 << 20)
 """The largest message of a decode step that the verdict speaks of [bytes]: 256 sequences of width 8,192."""

@@ -15,7 +15,8 @@ from nhalf.simulate import agenda, binary_heap, flows, kernels, sharing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nhalf.simulate.kernels import Plan, State, Work
+    from nhalf.simulate.kernels import State, Work
+    from nhalf.simulate.plan import Plan
 
 WORTH_COMPILING = 200_000
 """Messages from which compiled kernels pay for loading numba; the first compilation takes some ten seconds."""

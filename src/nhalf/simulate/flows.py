@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import MutableSequence
 
-    from nhalf.simulate.kernels import Plan
+    from nhalf.simulate.plan import Plan
 
 NO_LIMIT = 1e300
 ENDED = 0

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nhalf.simulate.ragged import grouped, offsets
+from nhalf.simulate.ragged import Indices, grouped, offsets
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nhalf.breakdown import Array
     from nhalf.simulate.round import Ints
-
-Indices: TypeAlias = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -16,46 +16,15 @@ from nhalf.simulate.flows import ENDS, TOUCHED, Flows, join, leave
 from nhalf.simulate.sharing import share
 
 if TYPE_CHECKING:
-    from collections.abc import MutableSequence, Sequence
+    from collections.abc import MutableSequence
 
+    from nhalf.simulate.plan import Plan
 
 SAME_TIME = 1e-12
 """Events that differ by less than this share of the time share one re-solve of the rates."""
 FIFO, FAIR, BLOCKING = 0, 1, 2
 """How a link serves: one message at a time in order of arrival, all at once, or one, which holds it for latency too."""
 OPEN = -1
-
-
-class Plan(NamedTuple):
-    """What waits for what and which way it goes; the names are those of Graph and Paths, ragged lists by offsets.
-
-    Where one value holds for all, a table has that one entry and its mask is 0 (else -1): the entry of i is at
-    `i & mask`. `stride` is set where each step is followed by the one `stride` places on, and by no other. No path has
-    more than `1 << shift` links.
-    """
-
-    stride: int
-    next_start: Sequence[int]
-    next_step: Sequence[int]
-    send_start: Sequence[int]
-    receive_start: Sequence[int]
-    receive: Sequence[int]
-    source_step: Sequence[int]
-    target_step: Sequence[int]
-    size: Sequence[float]
-    size_mask: int
-    route: Sequence[int]
-    path_start: Sequence[int]
-    path: Sequence[int]
-    shift: int
-    latency: Sequence[float]
-    latency_mask: int
-    rate: Sequence[float]
-    rate_mask: int
-    capacity: Sequence[float]
-    adding: Sequence[float]
-    adding_mask: int
-    rendezvous: int
 
 
 class State(NamedTuple):

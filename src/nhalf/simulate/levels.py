@@ -9,7 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nhalf.simulate.graph import Graph, Indices
+    from nhalf.simulate.graph import Graph
+    from nhalf.simulate.ragged import Indices
     from nhalf.simulate.round import Ints
 
 

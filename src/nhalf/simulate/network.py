@@ -20,13 +20,14 @@ import numpy as np
 
 from nhalf.breakdown import Array
 from nhalf.errors import InputError
-from nhalf.simulate.graph import Indices, Pairs
+from nhalf.simulate.graph import Pairs
 from nhalf.simulate.program import MOST_AT_ONCE
 from nhalf.simulate.round import Ints
 
 if TYPE_CHECKING:
     from nhalf.link import Link
     from nhalf.simulate.graph import Graph
+    from nhalf.simulate.ragged import Indices
 
 Route: TypeAlias = Callable[[Ints, Ints], tuple[Ints, Array]]
 """(sources, targets) -> (links, latency): the links each message crosses, padded with -1, and its latency [s]."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError
-from nhalf.simulate.graph import Graph, Indices
+from nhalf.simulate.graph import Graph
+from nhalf.simulate.ragged import Indices
 from nhalf.simulate.unrolling import unrolled
 
 __all__ = ["ALL", "ANY", "NONE", "Goal", "Graph", "Indices", "Program", "check_messages", "check_ranks"]

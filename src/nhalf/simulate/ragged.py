@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from nhalf.simulate.graph import Indices
     from nhalf.simulate.round import Ints
+
+Indices: TypeAlias = NDArray[np.int32]
 
 
 def offsets(values: Ints | Indices, length: int) -> Indices:

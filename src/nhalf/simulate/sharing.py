@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nhalf.simulate.flows import ENDED, NO_LIMIT, OVER, SPARE, STAMP, TOUCHED, Flows, settle, touch, withdraw
 
 if TYPE_CHECKING:
-    from nhalf.simulate.kernels import Plan
+    from nhalf.simulate.plan import Plan
 
 CAUTION = 1e-9
 """The part by which a rate must be below a limit to count as below it."""

@@ -12,14 +12,16 @@ from nhalf.simulate import agenda, binary_heap, kernels
 from nhalf.simulate.compiled import compiled_play
 from nhalf.simulate.flows import Flows, none_yet
 from nhalf.simulate.network import must_hold
+from nhalf.simulate.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nhalf.breakdown import Array
-    from nhalf.simulate.graph import Graph, Indices
+    from nhalf.simulate.graph import Graph
     from nhalf.simulate.network import Network, Paths
     from nhalf.simulate.program import Program
+    from nhalf.simulate.ragged import Indices
 
 _PORTS = {"fifo": kernels.FIFO, "fair": kernels.FAIR, "blocking": kernels.BLOCKING}
 PORTS = tuple(_PORTS)
@@ -135,14 +137,14 @@ class Tables:
             ended_s=np.asarray(state.ended),
         )
 
-    def _make_plan(self, keep: Callable[[Any], Any]) -> kernels.Plan:
+    def _make_plan(self, keep: Callable[[Any], Any]) -> Plan:
         graph, ways = self.graph, self.paths
         next_start, next_step = graph.followers()
         size, size_mask = _once(graph.size_bytes)
         latency, latency_mask = _once(ways.latency_s)
         rate, rate_mask = _once(ways.rate_bytes_per_s)
         adding, adding_mask = _once(self._adding())
-        return kernels.Plan(
+        return Plan(
             stride=graph.stride,
             next_start=keep(next_start),
             next_step=keep(next_step),

@@ -17,7 +17,7 @@ from nhalf.simulate.ragged import grouped, offsets
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.simulate.graph import Indices
+    from nhalf.simulate.ragged import Indices
     from nhalf.simulate.round import AllPairs, Round
 
 

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nhalf.breakdown import columns
 from nhalf.collective import Algorithm, Op
 from nhalf.errors import InputError
-from nhalf.laws import collective as laws
+from nhalf.fabric import Span
+from nhalf.laws.collective.table import LAWS
 from nhalf.trace.fixed import Line
 
 if TYPE_CHECKING:
-    from nhalf.breakdown import Term
     from nhalf.link import Link
     from nhalf.trace.fixed import Pricing
     from nhalf.trace.record import Kind
 
-_LAWS: dict[Op, dict[Algorithm, Callable[..., Term]]] = {
-    Op.ALL_REDUCE: {
-        Algorithm.RING: laws.ring_all_reduce,
-        Algorithm.CHAIN_TREE: laws.chain_all_reduce,
-        Algorithm.DOUBLE_TREE: laws.double_tree_all_reduce,
-        Algorithm.ONE_SHOT: laws.one_shot_all_reduce,
-        Algorithm.TWO_SHOT: laws.two_shot_all_reduce,
-    },
-    Op.ALL_GATHER: {Algorithm.RING: laws.ring_all_gather, Algorithm.BRUCK: laws.bruck_all_gather},
-    Op.REDUCE_SCATTER: {Algorithm.RING: laws.ring_reduce_scatter},
-    Op.ALL_TO_ALL: {Algorithm.DIRECT: laws.direct_all_to_all},
-}
-"""The laws by operation; the first is taken where the kernel's name does not say how it is done."""
+_PRICED = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
+"""The operations whose times are laid beside a law; its first law is taken where the kernel's name does not say how."""
 _ANY_BYTES = 1e6  # the laws are straight lines, so one size shows the bandwidth of all
 
 
@@ -38,11 +27,15 @@ def of_link(link: Link) -> Pricing:
     """Return prices by the laws: of the algorithm that ran, or the first of its operation where its name is silent."""
 
     def price(kind: Kind, algorithm: Algorithm | None) -> Line | None:
-        known = _LAWS.get(kind.op, {})
+        known = LAWS[kind.op] if kind.op in _PRICED else {}
         law = known.get(algorithm or kind.algorithm or next(iter(known), Algorithm.RING))
         if law is None or not kind.ranks or kind.ranks < 2:  # noqa: PLR2004  one rank moves nothing
             return None
-        parts = columns(law(_ANY_BYTES, float(kind.ranks), link))
+        span = Span(ranks=kind.ranks, nodes=1, intra=link, inter=link, rails=1.0)
+        time = law.filled_on(span)
+        if time is None:
+            return None
+        parts = columns(time(_ANY_BYTES, span, 0.0))
         return Line(
             fixed_s=float(parts["fixed"]), bandwidth_bytes_per_s=_ANY_BYTES / float(parts["transfer"]), source="links"
         )

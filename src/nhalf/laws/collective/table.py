@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from nhalf.collective import Op
+from nhalf.collective import Algorithm, Op
 from nhalf.laws import point_to_point
 from nhalf.laws.collective import (
     all_gather,
@@ -40,13 +40,19 @@ Exact: TypeAlias = Literal["every", "powers of two", "small messages", "large me
 class Law:
     """One law: its time on a span inside a node or across nodes, None where it is not defined.
 
-    With `neighbours`, ranks speak to their neighbours alone, so that it also holds on a torus; `dimensions` are those
-    of the torus that it is for.
+    `unchecked` says why no simulation pins its latency and its transfer, and `unchecked_across` why none does across
+    nodes. `filled` is the law inside a node with its pipeline taken as filled, a straight line, where that differs.
+    A library that lists no algorithms of the operation is taken to run the `usual` ones. With `neighbours`, ranks speak
+    to their neighbours alone, so that it also holds on a torus; `dimensions` are those of the torus that it is for.
     """
 
     in_node: TimeOnSpan | None = None
     across_nodes: TimeOnSpan | None = None
-    exact: Exact
+    exact: Exact = "unchecked"
+    unchecked: str = ""
+    unchecked_across: str = ""
+    filled: TimeOnSpan | None = None
+    usual: bool = False
     needs: Needs = ""
     only_powers_of_two: bool = False
     neighbours: bool = False
@@ -59,6 +65,19 @@ class Law:
         if self.dimensions and span.box and len(span.box) != self.dimensions:
             return None
         return self.in_node if span.nodes == 1 else self.across_nodes
+
+    def filled_on(self, span: Span) -> TimeOnSpan | None:
+        """Return the law for a span with its pipeline taken as filled, or None when it does not apply there."""
+        time = self.on(span)
+        return self.filled if time is not None and self.filled is not None and span.nodes == 1 else time
+
+    def why_unchecked(self, span: Span) -> str:
+        """Return why no simulation checks the law on a span; empty where one does."""
+        return self.unchecked or (self.unchecked_across if span.nodes > 1 else "")
+
+    def exact_on(self, span: Span) -> Exact:
+        """Return where the law is exact, as far as a simulation on such a span tells."""
+        return "unchecked" if self.why_unchecked(span) else self.exact
 
 
 def _plain(law: Callable[[Quantity, Quantity, Link], Term]) -> TimeOnSpan:
@@ -106,152 +125,179 @@ def _torus(dimensions: int) -> TimeOnSpan:
     return time
 
 
-def _message(law: Callable[[Quantity, Link], Term]) -> Law:
+def _message(law: Callable[[Quantity, Link], Term], *, unchecked: str = "", usual: bool = False) -> Law:
     """Return a law of one message: over the link of the slowest tier."""
     return Law(
         in_node=lambda size, span, _: law(size, span.intra),
         across_nodes=lambda size, span, _: law(size, span.inter),
-        exact="every",
+        exact="unchecked" if unchecked else "every",
+        unchecked=unchecked,
+        usual=usual,
     )
 
 
+_NO_PROGRAM: Final = "counted; no program plays it message by message"
+_SWITCH: Final = "counted; the simulation has no switch that adds up"
+_OTHER_TREE: Final = "across nodes it is NCCL's, a chain in each node and a tree between; the program is one chain"
 LAWS: dict[Op, dict[str, Law]] = {
     Op.ALL_REDUCE: {
-        "ring": Law(
+        Algorithm.RING: Law(
             in_node=_reducing(all_reduce.ring_all_reduce),
             across_nodes=_reducing_across(tiers.flat_ring_all_reduce),
             exact="every",
             neighbours=True,
         ),
-        "bidirectional-ring": Law(
+        Algorithm.BIDIRECTIONAL_RING: Law(
             in_node=_reducing(all_reduce.bidirectional_ring_all_reduce), exact="every", neighbours=True
         ),
-        "recursive-doubling": Law(
+        Algorithm.RECURSIVE_DOUBLING: Law(
             in_node=_reducing(all_reduce.recursive_doubling_all_reduce),
             across_nodes=_reducing_across(tiers.tiered_doubling_all_reduce),
             exact="powers of two",
         ),
-        "rabenseifner": Law(
+        Algorithm.RABENSEIFNER: Law(
             in_node=_reducing(all_reduce.rabenseifner_all_reduce),
             across_nodes=_reducing_across(tiers.tiered_rabenseifner_all_reduce),
             exact="powers of two",
         ),
-        "binomial": Law(
+        Algorithm.BINOMIAL: Law(
             in_node=_reducing(all_reduce.binomial_all_reduce),
             across_nodes=_reducing_across(tiers.tiered_binomial_all_reduce),
             exact="powers of two",
         ),
-        "binary-tree": Law(
+        Algorithm.BINARY_TREE: Law(
             in_node=_segmented(trees.binary_tree_all_reduce, reduces=True),
             exact="small messages",
+            filled=_reducing(trees.binary_tree_all_reduce),
         ),
-        "double-tree": Law(in_node=_segmented(trees.double_tree_all_reduce, reduces=True), exact="small messages"),
-        "chain-tree": Law(
+        Algorithm.DOUBLE_TREE: Law(
+            in_node=_segmented(trees.double_tree_all_reduce, reduces=True),
+            exact="small messages",
+            filled=_reducing(trees.double_tree_all_reduce),
+        ),
+        Algorithm.CHAIN_TREE: Law(
             in_node=_segmented(trees.chain_all_reduce, chain=True, reduces=True),
             across_nodes=_reducing_across(tiers.chain_tree_all_reduce),
             exact="small messages",
+            unchecked_across=_OTHER_TREE,
+            filled=_reducing(trees.chain_all_reduce),
         ),
-        "one-shot": Law(in_node=_reducing(all_reduce.one_shot_all_reduce), exact="every", needs="peer memory"),
-        "two-shot": Law(in_node=_reducing(all_reduce.two_shot_all_reduce), exact="every", needs="peer memory"),
-        "nvls": Law(in_node=_plain(all_reduce.nvls_all_reduce), exact="unchecked", needs="nvls"),
-        "hierarchical": Law(across_nodes=_reducing_across(tiers.hierarchical_all_reduce), exact="every"),
-        "sharp": Law(across_nodes=_reducing_across(tiers.sharp_all_reduce), exact="unchecked", needs="sharp"),
-        "torus-2d": Law(in_node=_torus(2), exact="every", needs="torus", neighbours=True, dimensions=2),
-        "torus-3d": Law(in_node=_torus(3), exact="every", needs="torus", neighbours=True, dimensions=3),
+        Algorithm.ONE_SHOT: Law(in_node=_reducing(all_reduce.one_shot_all_reduce), exact="every", needs="peer memory"),
+        Algorithm.TWO_SHOT: Law(in_node=_reducing(all_reduce.two_shot_all_reduce), exact="every", needs="peer memory"),
+        Algorithm.NVLS: Law(in_node=_plain(all_reduce.nvls_all_reduce), needs="nvls", unchecked=_SWITCH),
+        Algorithm.HIERARCHICAL: Law(across_nodes=_reducing_across(tiers.hierarchical_all_reduce), exact="every"),
+        Algorithm.SHARP: Law(across_nodes=_reducing_across(tiers.sharp_all_reduce), needs="sharp", unchecked=_SWITCH),
+        Algorithm.TORUS_2D: Law(in_node=_torus(2), exact="every", needs="torus", neighbours=True, dimensions=2),
+        Algorithm.TORUS_3D: Law(
+            in_node=_torus(3),
+            needs="torus",
+            neighbours=True,
+            dimensions=3,
+            unchecked="the simulation has no torus of three dimensions",
+        ),
     },
     Op.ALL_GATHER: {
-        "ring": Law(
+        Algorithm.RING: Law(
             in_node=_plain(all_gather.ring_all_gather),
             across_nodes=_across(all_gather.flat_ring_all_gather),
             exact="every",
             neighbours=True,
+            usual=True,
         ),
-        "recursive-doubling": Law(
+        Algorithm.RECURSIVE_DOUBLING: Law(
             in_node=_plain(all_gather.recursive_doubling_all_gather),
             exact="powers of two",
             only_powers_of_two=True,
         ),
-        "bruck": Law(in_node=_plain(all_gather.bruck_all_gather), exact="every"),
-        "direct": Law(in_node=_plain(all_gather.direct_all_gather), exact="every", needs="peer memory"),
-        "nvls": Law(in_node=_plain(all_gather.nvls_all_gather), exact="unchecked", needs="nvls"),
-        "hierarchical": Law(across_nodes=_across(all_gather.hierarchical_all_gather), exact="every"),
+        Algorithm.BRUCK: Law(in_node=_plain(all_gather.bruck_all_gather), exact="every"),
+        Algorithm.DIRECT: Law(in_node=_plain(all_gather.direct_all_gather), exact="every", needs="peer memory"),
+        Algorithm.NVLS: Law(in_node=_plain(all_gather.nvls_all_gather), needs="nvls", unchecked=_SWITCH),
+        Algorithm.HIERARCHICAL: Law(across_nodes=_across(all_gather.hierarchical_all_gather), unchecked=_NO_PROGRAM),
     },
     Op.REDUCE_SCATTER: {
-        "ring": Law(
+        Algorithm.RING: Law(
             in_node=_reducing(reduce_scatter.ring_reduce_scatter),
             across_nodes=_reducing_across(reduce_scatter.flat_ring_reduce_scatter),
             exact="every",
             neighbours=True,
+            usual=True,
         ),
-        "recursive-doubling": Law(
+        Algorithm.RECURSIVE_DOUBLING: Law(
             in_node=_reducing(reduce_scatter.recursive_halving_reduce_scatter),
-            exact="powers of two",
             only_powers_of_two=True,
+            unchecked=_NO_PROGRAM,
         ),
-        "pairwise": Law(in_node=_reducing(reduce_scatter.pairwise_reduce_scatter), exact="every"),
-        "direct": Law(in_node=_reducing(reduce_scatter.direct_reduce_scatter), exact="every", needs="peer memory"),
-        "nvls": Law(in_node=_plain(reduce_scatter.nvls_reduce_scatter), exact="unchecked", needs="nvls"),
-        "hierarchical": Law(across_nodes=_reducing_across(reduce_scatter.hierarchical_reduce_scatter), exact="every"),
+        Algorithm.PAIRWISE: Law(in_node=_reducing(reduce_scatter.pairwise_reduce_scatter), exact="every"),
+        Algorithm.DIRECT: Law(
+            in_node=_reducing(reduce_scatter.direct_reduce_scatter), exact="every", needs="peer memory"
+        ),
+        Algorithm.NVLS: Law(in_node=_plain(reduce_scatter.nvls_reduce_scatter), needs="nvls", unchecked=_SWITCH),
+        Algorithm.HIERARCHICAL: Law(
+            across_nodes=_reducing_across(reduce_scatter.hierarchical_reduce_scatter), unchecked=_NO_PROGRAM
+        ),
     },
     Op.BROADCAST: {
-        "ring": Law(
+        Algorithm.RING: Law(
             in_node=_segmented(broadcast.chain_broadcast, chain=True),
             across_nodes=_across(broadcast.tiered_chain_broadcast),
-            exact="small messages",
             neighbours=True,
+            unchecked=_NO_PROGRAM,
+            usual=True,
         ),
-        "binomial": Law(
+        Algorithm.BINOMIAL: Law(
             in_node=_plain(broadcast.binomial_broadcast),
             across_nodes=_across(broadcast.tiered_binomial_broadcast),
             exact="powers of two",
         ),
-        "scatter-doubling": Law(
-            in_node=_plain(broadcast.scatter_doubling_broadcast), exact="powers of two", only_powers_of_two=True
+        Algorithm.SCATTER_DOUBLING: Law(
+            in_node=_plain(broadcast.scatter_doubling_broadcast), only_powers_of_two=True, unchecked=_NO_PROGRAM
         ),
-        "scatter-ring": Law(in_node=_plain(broadcast.scatter_ring_broadcast), exact="powers of two"),
-        "double-tree": Law(in_node=_segmented(broadcast.double_tree_broadcast), exact="small messages"),
-        "direct": Law(in_node=_plain(broadcast.direct_broadcast), exact="every"),
+        Algorithm.SCATTER_RING: Law(in_node=_plain(broadcast.scatter_ring_broadcast), unchecked=_NO_PROGRAM),
+        Algorithm.DOUBLE_TREE: Law(in_node=_segmented(broadcast.double_tree_broadcast), unchecked=_NO_PROGRAM),
+        Algorithm.DIRECT: Law(in_node=_plain(broadcast.direct_broadcast), exact="every", usual=True),
     },
     Op.REDUCE: {
-        "ring": Law(
+        Algorithm.RING: Law(
             in_node=_segmented(reduce.chain_reduce, chain=True, reduces=True),
             across_nodes=_reducing_across(reduce.tiered_chain_reduce),
-            exact="small messages",
             neighbours=True,
+            unchecked=_NO_PROGRAM,
+            usual=True,
         ),
-        "binomial": Law(
+        Algorithm.BINOMIAL: Law(
             in_node=_reducing(reduce.binomial_reduce),
             across_nodes=_reducing_across(reduce.tiered_binomial_reduce),
             exact="powers of two",
         ),
-        "rabenseifner": Law(
-            in_node=_reducing(reduce.rabenseifner_reduce), exact="powers of two", only_powers_of_two=True
+        Algorithm.RABENSEIFNER: Law(
+            in_node=_reducing(reduce.rabenseifner_reduce), only_powers_of_two=True, unchecked=_NO_PROGRAM
         ),
-        "direct": Law(in_node=_reducing(reduce.direct_reduce), exact="every"),
+        Algorithm.DIRECT: Law(in_node=_reducing(reduce.direct_reduce), exact="every", usual=True),
     },
     Op.ALL_TO_ALL: {
-        "direct": Law(
+        Algorithm.DIRECT: Law(
             in_node=_plain(all_to_all.direct_all_to_all),
             across_nodes=_across(all_to_all.tiered_direct_all_to_all),
             exact="every",
+            usual=True,
         ),
-        "pairwise": Law(
+        Algorithm.PAIRWISE: Law(
             in_node=_plain(all_to_all.pairwise_all_to_all),
             across_nodes=_across(all_to_all.tiered_pairwise_all_to_all),
             exact="every",
         ),
-        "bruck": Law(in_node=_plain(all_to_all.bruck_all_to_all), exact="powers of two"),
-        "hierarchical": Law(across_nodes=_across(all_to_all.hierarchical_all_to_all), exact="unchecked"),
+        Algorithm.BRUCK: Law(in_node=_plain(all_to_all.bruck_all_to_all), exact="powers of two"),
+        Algorithm.HIERARCHICAL: Law(across_nodes=_across(all_to_all.hierarchical_all_to_all), unchecked=_NO_PROGRAM),
     },
     Op.BARRIER: {
-        "dissemination": Law(in_node=_plain(barrier.dissemination_barrier), exact="every"),
-        "binomial": Law(in_node=_plain(barrier.binomial_barrier), exact="powers of two"),
-        "direct": Law(in_node=_plain(barrier.direct_barrier), exact="every", needs="peer memory"),
-        "hierarchical": Law(across_nodes=_across(barrier.tiered_barrier), exact="powers of two"),
+        Algorithm.DISSEMINATION: Law(in_node=_plain(barrier.dissemination_barrier), exact="every", usual=True),
+        Algorithm.BINOMIAL: Law(in_node=_plain(barrier.binomial_barrier), unchecked=_NO_PROGRAM),
+        Algorithm.DIRECT: Law(in_node=_plain(barrier.direct_barrier), needs="peer memory", unchecked=_NO_PROGRAM),
+        Algorithm.HIERARCHICAL: Law(across_nodes=_across(barrier.tiered_barrier), unchecked=_NO_PROGRAM, usual=True),
     },
     Op.SEND_RECV: {
-        "direct": _message(point_to_point.hockney),
-        "rendezvous": _message(point_to_point.rendezvous),
+        Algorithm.DIRECT: _message(point_to_point.hockney, usual=True),
+        Algorithm.RENDEZVOUS: _message(point_to_point.rendezvous, unchecked=_NO_PROGRAM),
     },
 }
 """Every law, the usual algorithm of an operation first."""
@@ -259,4 +305,4 @@ LAWS: dict[Op, dict[str, Law]] = {
 
 def candidates(op: Op, span: Span) -> dict[str, Law]:
     """Return the laws of an operation that apply to a span, by the name of the algorithm."""
-    return {name: law for name, law in LAWS[op].items() if law.on(span) is not None}
+    return {str(name): law for name, law in LAWS[op].items() if law.on(span) is not None}

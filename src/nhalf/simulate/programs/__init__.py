@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nhalf.errors import InputError, did_you_mean
+from nhalf.collective import Algorithm, Op, named
+from nhalf.errors import InputError
 from nhalf.simulate.program import check_ranks
 from nhalf.simulate.programs import direct, doubling, exchange, rings, trees
 
@@ -15,46 +16,50 @@ if TYPE_CHECKING:
     from nhalf.simulate.program import Program
     from nhalf.simulate.programs.shape import Shape
 
-PROGRAMS: dict[str, dict[str, Callable[[Shape], Program]]] = {
-    "all-reduce": {
-        "ring": rings.all_reduce,
-        "bidirectional-ring": rings.bidirectional_all_reduce,
-        "binomial": trees.binomial_all_reduce,
-        "double-tree": partial(trees.pipelined_all_reduce, algorithm="double-tree"),
-        "binary-tree": partial(trees.pipelined_all_reduce, algorithm="binary-tree"),
-        "chain-tree": partial(trees.pipelined_all_reduce, algorithm="chain-tree"),
-        "recursive-doubling": doubling.recursive_doubling,
-        "rabenseifner": doubling.rabenseifner,
-        "one-shot": direct.one_shot,
-        "two-shot": direct.two_shot,
-        "hierarchical": partial(rings.nested_all_reduce, algorithm="hierarchical"),
-        "torus-2d": partial(rings.nested_all_reduce, algorithm="torus-2d"),
+PROGRAMS: dict[str, dict[Algorithm, Callable[[Shape], Program]]] = {
+    Op.ALL_REDUCE: {
+        Algorithm.RING: rings.all_reduce,
+        Algorithm.BIDIRECTIONAL_RING: rings.bidirectional_all_reduce,
+        Algorithm.BINOMIAL: trees.binomial_all_reduce,
+        Algorithm.DOUBLE_TREE: partial(trees.pipelined_all_reduce, algorithm=Algorithm.DOUBLE_TREE),
+        Algorithm.BINARY_TREE: partial(trees.pipelined_all_reduce, algorithm=Algorithm.BINARY_TREE),
+        Algorithm.CHAIN_TREE: partial(trees.pipelined_all_reduce, algorithm=Algorithm.CHAIN_TREE),
+        Algorithm.RECURSIVE_DOUBLING: doubling.recursive_doubling,
+        Algorithm.RABENSEIFNER: doubling.rabenseifner,
+        Algorithm.ONE_SHOT: direct.one_shot,
+        Algorithm.TWO_SHOT: direct.two_shot,
+        Algorithm.HIERARCHICAL: partial(rings.nested_all_reduce, algorithm=Algorithm.HIERARCHICAL),
+        Algorithm.TORUS_2D: partial(rings.nested_all_reduce, algorithm=Algorithm.TORUS_2D),
     },
-    "all-gather": {
-        "ring": rings.all_gather,
-        "recursive-doubling": doubling.all_gather,
-        "bruck": doubling.bruck_all_gather,
-        "direct": direct.all_gather,
+    Op.ALL_GATHER: {
+        Algorithm.RING: rings.all_gather,
+        Algorithm.RECURSIVE_DOUBLING: doubling.all_gather,
+        Algorithm.BRUCK: doubling.bruck_all_gather,
+        Algorithm.DIRECT: direct.all_gather,
     },
-    "reduce-scatter": {
-        "ring": rings.reduce_scatter,
-        "direct": direct.reduce_scatter,
-        "pairwise": direct.reduce_scatter_pairwise,
+    Op.REDUCE_SCATTER: {
+        Algorithm.RING: rings.reduce_scatter,
+        Algorithm.DIRECT: direct.reduce_scatter,
+        Algorithm.PAIRWISE: direct.reduce_scatter_pairwise,
     },
-    "broadcast": {"binomial": trees.binomial_broadcast, "direct": direct.broadcast},
-    "reduce": {"binomial": trees.binomial_reduce, "direct": direct.reduce},
-    "all-to-all": {"direct": exchange.all_to_all, "pairwise": exchange.pairwise, "bruck": exchange.bruck},
-    "barrier": {"dissemination": doubling.barrier},
-    "send-recv": {"direct": direct.hand_over},
-    "moe-dispatch": {"direct": exchange.dispatch},
-    "moe-combine": {"direct": exchange.combine},
+    Op.BROADCAST: {Algorithm.BINOMIAL: trees.binomial_broadcast, Algorithm.DIRECT: direct.broadcast},
+    Op.REDUCE: {Algorithm.BINOMIAL: trees.binomial_reduce, Algorithm.DIRECT: direct.reduce},
+    Op.ALL_TO_ALL: {
+        Algorithm.DIRECT: exchange.all_to_all,
+        Algorithm.PAIRWISE: exchange.pairwise,
+        Algorithm.BRUCK: exchange.bruck,
+    },
+    Op.BARRIER: {Algorithm.DISSEMINATION: doubling.barrier},
+    Op.SEND_RECV: {Algorithm.DIRECT: direct.hand_over},
+    "moe-dispatch": {Algorithm.DIRECT: exchange.dispatch},
+    "moe-combine": {Algorithm.DIRECT: exchange.combine},
 }
 """Every program that can be made, the usual algorithm of an operation first."""
-GROUPED = frozenset({"hierarchical", "torus-2d"})
+GROUPED: frozenset[str] = frozenset({Algorithm.HIERARCHICAL, Algorithm.TORUS_2D})
 """The algorithms that need to know the group of each rank."""
-SEGMENTED = frozenset({"double-tree", "binary-tree", "chain-tree"})
+SEGMENTED: frozenset[str] = frozenset({Algorithm.DOUBLE_TREE, Algorithm.BINARY_TREE, Algorithm.CHAIN_TREE})
 """The algorithms that cut their bytes into segments."""
-SKEWED = frozenset({"all-to-all", "moe-dispatch", "moe-combine"})
+SKEWED: frozenset[str] = frozenset({Op.ALL_TO_ALL, "moe-dispatch", "moe-combine"})
 
 
 def operation(text: str) -> str:
@@ -65,10 +70,10 @@ def operation(text: str) -> str:
     InputError
         There is no such operation.
     """
-    return _find(text, PROGRAMS, "operation", "OP")
+    return str(named(text, PROGRAMS, kind="operation", where="OP"))
 
 
-def algorithm(op: str, text: str) -> str:
+def algorithm(op: str, text: str) -> Algorithm:
     """Return the algorithm of an operation that a text names.
 
     Raises
@@ -76,7 +81,7 @@ def algorithm(op: str, text: str) -> str:
     InputError
         The operation has no such algorithm.
     """
-    return _find(text, PROGRAMS[op], f"algorithm of {op}", "--algorithm")
+    return named(text, PROGRAMS[op], kind=f"algorithm of {op}", where="--algorithm")
 
 
 def build(op: str, name: str, shape: Shape) -> Program:
@@ -88,12 +93,12 @@ def build(op: str, name: str, shape: Shape) -> Program:
         An unknown name, fewer than two ranks, no bytes, or a group that does not divide the ranks.
     """
     op = operation(op)
-    name = algorithm(op, name)
-    _check(op, name, shape)
-    return PROGRAMS[op][name](shape)
+    known = algorithm(op, name)
+    _check(op, known, shape)
+    return PROGRAMS[op][known](shape)
 
 
-def _check(op: str, name: str, shape: Shape) -> None:
+def _check(op: str, name: Algorithm, shape: Shape) -> None:
     """Refuse a shape that the program cannot be made for."""
     if shape.ranks < 2:  # noqa: PLR2004  one rank has nobody to talk to
         raise InputError(f"{shape.ranks} rank has nobody to talk to", where="--ranks", allowed="2 or more")
@@ -117,24 +122,3 @@ def _check(op: str, name: str, shape: Shape) -> None:
             where="--ranks-per-node",
             allowed=f"a divisor of {shape.ranks}",
         )
-
-
-def _find(
-    text: str,
-    known: dict[str, Callable[[Shape], Program]] | dict[str, dict[str, Callable[[Shape], Program]]],
-    kind: str,
-    where: str,
-) -> str:
-    """Return the known name that a text means."""
-    letters = text.casefold().translate(_IGNORED)
-    letters = _ALSO.get(letters, letters)
-    for name in known:
-        if name.translate(_IGNORED) == letters:
-            return name
-    raise InputError(
-        f"{text!r} is not a known {kind}", where=where, allowed=", ".join(known), do=did_you_mean(text, known)
-    )
-
-
-_IGNORED = str.maketrans("", "", " _-")
-_ALSO = {"pointtopoint": "sendrecv", "p2p": "sendrecv"}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nhalf.simulate.graph import Indices
+    from nhalf.simulate.ragged import Indices
 
 
 def _binomial(shape: Shape, *, up: bool) -> Iterator[Round]:
