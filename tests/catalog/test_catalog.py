@@ -106,7 +106,7 @@ def test_a_constant_has_the_95_percent_interval_of_its_log_sd() -> None:
     _, origins = store.stack("vllm", architecture="hopper", calibrated=False)
     eta = origins["stack.memory_efficiency"]
     assert (eta.value, eta.kind) == (0.72, "assumed")
-    assert eta.low == pytest.approx(0.72 * math.exp(-1.96 * 0.20))
+    assert eta.low == pytest.approx(0.72 * math.exp(-1.959964 * 0.20))
     assert eta.high == 1.0  # 0.72 exp(1.96 x 0.20) is 1.07, and no efficiency is above 1
     research = {
         "kv_efficiency": (0.60, 0.35),
@@ -122,7 +122,7 @@ def test_a_constant_has_the_95_percent_interval_of_its_log_sd() -> None:
         datum = origins[f"stack.{name}"]
         assert datum.value == pytest.approx(median), name
         assert datum.low is not None
-        assert math.log(datum.value / datum.low) / 1.96 == pytest.approx(log_sd), name
+        assert math.log(datum.value / datum.low) / 1.959964 == pytest.approx(log_sd), name
 
 
 # --- sources, names, files --------------------------------------------------------------------------------------------

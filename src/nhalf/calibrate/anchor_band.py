@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.calibrate.fit import NOISE
-from nhalf.predict.normal import Z80, Z95
+from nhalf.quantiles import Z80, Z95
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

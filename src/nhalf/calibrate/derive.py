@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.predict.residual import DENSE, EXPERTS, SEEN
+from nhalf.quantiles import Z95
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +35,6 @@ IDENTIFIED: Final = 0.5
 """A constant is identified when the data halve what the prior leaves open."""
 MOVED: Final = 0.01
 LEVEL: Final = 0.8
-_Z95: Final = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def from_pairs(prior: Prior, name: str, measured: Sequence[float]) -> Constant:
     before = prior.log_sd[name] ** 2
     mean = (math.log(prior.centre[name]) / before + float(np.mean(logs)) / variance) / (1 / before + 1 / variance)
     deviation = (1 / before + 1 / variance) ** -0.5
-    width = math.exp(_Z95 * deviation)
+    width = math.exp(Z95 * deviation)
     return Constant(
         name=name,
         value=math.exp(mean),
@@ -125,7 +125,7 @@ def constants_of(
     found = []
     for name in prior.free:
         deviation = max(log_sd[name], spread.get(name, 0.0))
-        width = math.exp(_Z95 * deviation)
+        width = math.exp(Z95 * deviation)
         high = values[name] * width
         found.append(
             Constant(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf.catalog import store
 from nhalf.predict.response import CONSTANTS
+from nhalf.quantiles import Z95
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_Z95: Final = 1.96
 _UNKNOWN_LOG_SD: Final = 0.5
 EFFICIENCY: Final = "_efficiency"
 """Constants that end so are shares of a datasheet rate: at most 1."""
@@ -52,7 +52,7 @@ def prior(*, calibrated: bool = False, engine: str = "") -> Prior:
     for name in CONSTANTS:
         datum = assumed[name]
         known = datum.low is not None and datum.low > 0
-        spreads[name] = math.log(datum.value / datum.low) / _Z95 if known and datum.low else _UNKNOWN_LOG_SD
+        spreads[name] = math.log(datum.value / datum.low) / Z95 if known and datum.low else _UNKNOWN_LOG_SD
     return Prior(
         centre={name: centres[name].value for name in CONSTANTS},
         log_sd=spreads,

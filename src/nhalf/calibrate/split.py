@@ -15,6 +15,7 @@ from nhalf.breakdown import columns
 from nhalf.predict.communication import COLLECTIVES
 from nhalf.predict.layer import weights
 from nhalf.predict.step import decode
+from nhalf.quantiles import student
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -180,11 +181,9 @@ def _split(name: str, counts: list[int], times: list[float], widest: Scenario) -
 
 def _intervals(design: Array, found: Array, freedom: int) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return the 95 % intervals of both unknowns by Student's t."""
-    from scipy.stats import t as student
-
     residual = 1.0 - design @ found
     variance = float(residual @ residual) / freedom
     deviation = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * variance)
-    reach = float(student.ppf((1 + _LEVEL) / 2, freedom)) * deviation
+    reach = student(freedom, _LEVEL) * deviation
     (c_low, w_low), (c_high, w_high) = (found - reach).tolist(), (found + reach).tolist()
     return (c_low, c_high), (w_low, w_high)

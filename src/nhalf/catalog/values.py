@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import msgspec
 
 from nhalf import units
 from nhalf.citation import Datum, Kind
 from nhalf.errors import InputError
+from nhalf.quantiles import Z95
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
-_Z95: Final = 1.96
 """Standard deviations from the median to the ends of a 95 % interval of a normal distribution."""
 
 
@@ -53,7 +53,7 @@ class Value(Table, frozen=True, kw_only=True):
         value = self._si(self.value, where)
         low, high = (None if text is None else self._si(text, where) for text in (self.low, self.high))
         if self.log_sd is not None:
-            spread = math.exp(_Z95 * self.log_sd)
+            spread = math.exp(Z95 * self.log_sd)
             low, high = max(value / spread, low or 0.0), min(value * spread, high or math.inf)
         try:
             return Datum(

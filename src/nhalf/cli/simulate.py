@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from nhalf import units
-from nhalf.cli import completing, forms, output
+from nhalf.cli import completing, forms
 from nhalf.errors import InputError
 
 
@@ -92,13 +91,14 @@ def simulate(context: click.Context) -> None:
 @forms.option
 def collective(op: str, timeline: str | None, **flags: Any) -> None:  # noqa: ANN401  click's values
     """Simulate a collective, or a schedule of your own, message by message."""
-    from nhalf.cli.simulate_runs import Session
+    from nhalf.cli.simulate_runs import show, show_draws
+    from nhalf.loading.simulating import session
 
     path = Path(timeline) if timeline else None
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise InputError(f"{timeline} cannot be written: {why}", where="--timeline", do="name a file, such as out.json")
-    session = Session.read(op, flags)
+    asked = session(op, flags)
     if flags["draws"] or flags["skew"]:
         if timeline:
             raise InputError(
@@ -106,23 +106,6 @@ def collective(op: str, timeline: str | None, **flags: Any) -> None:  # noqa: AN
                 where="--timeline",
                 do="leave out --skew",
             )
-        session.show_draws()
+        show_draws(asked)
         return
-    session.show(timeline=path)
-
-
-def count(flags: dict[str, Any], name: str, default: int) -> int:
-    """Return the whole number of a flag."""
-    value = flags.get(name.replace("-", "_"))
-    return default if value is None else units.parse_count(str(value), where=f"--{name}")
-
-
-def needed(flags: dict[str, Any], name: str, example: str) -> str:
-    """Return the text of a flag that must be given."""
-    value = flags.get(name.replace("-", "_"))
-    if value is None:
-        raise InputError(f"--{name} is missing", where=f"--{name}", do=f"add --{name} {example}")
-    return str(value)
-
-
-__all__ = ["collective", "count", "needed", "output", "simulate"]
+    show(asked, timeline=path)

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from nhalf import units
-from nhalf.catalog import build, reading, stated, store
-from nhalf.catalog import files as catalogue
-from nhalf.cli import following, forms, output
-from nhalf.collective import Op
+from nhalf.cli import forms, output
+from nhalf.cli.trace_next import next_commands
 from nhalf.decide.observed import fit_of
 from nhalf.errors import InputError, WeakEvidenceError
-from nhalf.loading.files import read_json, read_text, write_text
-from nhalf.loading.links import link as read_link
+from nhalf.loading import tracing
+from nhalf.loading.files import write_text
 from nhalf.printable import shown
 from nhalf.report import trace as report
 from nhalf.report import trace_difference
 from nhalf.report.trace_brief import brief
 from nhalf.report.trace_document import difference_document, document
 from nhalf.report.view import View
-from nhalf.trace import pricing
 from nhalf.trace.difference import difference
 from nhalf.trace.study import Options, Study, study
-
-if TYPE_CHECKING:
-    from nhalf.link import Link
-    from nhalf.trace.fixed import Pricing
-
-_ELEMENT_BYTES = 2.0  # activations are summed in 16 bits by every engine that is read here
-_TWO = 2
 
 
 @click.command()
@@ -71,21 +59,19 @@ def trace(  # noqa: PLR0917  one parameter per option
         )
     options = Options(
         patterns=tuple(Path(name) for name in patterns),
-        step=_regex(step),
-        sizes=_sizes(model, batch),
-        price=_price(links),
+        step=tracing.step_marks(step),
+        sizes=tracing.sizes(model, batch),
+        price=tracing.price(links),
         tokens_per_step=float(units.parse_count(batch, where="--batch")) if batch else None,
         workers=workers,
     )
-    _check(outputs if not diff else ())
-    if diff and outputs:
-        raise InputError("a comparison writes no file", where="-o", do="leave -o out, or --diff")
+    tracing.check_outputs(outputs, compares=bool(diff))
     if diff:
         _compare(diff, options)
         return
     result = _studied(list(files), options)
     fit = fit_of(result)
-    after = _next(result, links=bool(links), batch=bool(batch), outputs=outputs)
+    after = next_commands(result, links=bool(links), batch=bool(batch), outputs=outputs)
     forms.show(
         View(
             document=lambda: document(result, fit),
@@ -127,73 +113,6 @@ def _studied(names: list[str], options: Options) -> Study:
         click.echo("\r" + " " * 90 + "\r", nl=False, err=True)
 
 
-def _regex(text: str | None) -> str | None:
-    """Return the marker's expression, checked."""
-    if text is not None:
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise InputError(
-                f"{text!r} is no regular expression: {error}", where="--step", allowed="ProfilerStep#"
-            ) from error
-    return text
-
-
-def _sizes(model: str | None, batch: str | None) -> dict[Op, float] | None:
-    """Return the bytes of an all-reduce by the model: the hidden vectors of the batch."""
-    if model is None:
-        return None
-    if batch is None:
-        raise InputError("--model needs --batch to say a size", where="nhalf trace", do="add --batch 8")
-    return {Op.ALL_REDUCE: _hidden_size(model) * units.parse_count(batch, where="--batch") * _ELEMENT_BYTES}
-
-
-def _hidden_size(model: str) -> int:
-    """Return the hidden size of a built-in model or of a config.json; nothing else of the config is asked."""
-    path = Path(model)
-    path = path / "config.json" if path.is_dir() else path
-    if path.suffix != ".json":
-        return store.transformer(model, where="--model")[0].hidden_size
-    config = read_json(path)
-    text = config.get("text_config")
-    found = config.get("hidden_size") or (text.get("hidden_size") if isinstance(text, dict) else None)
-    if not isinstance(found, int) or isinstance(found, bool) or found <= 0:
-        raise InputError("the config says no hidden_size", where=str(path), allowed="a positive whole number")
-    return found
-
-
-def _price(links: str | None) -> Pricing | None:
-    """Return the prices of the links or the fit."""
-    if links is None:
-        return None
-    path = Path(links)
-    if path.suffix == ".toml":
-        return pricing.of_link(_link_in(path))
-    if path.suffix == ".json" or path.is_file():
-        return pricing.of_fits(read_json(path), str(path))
-    parts = [part for part in re.split(r"[,\s]+", links.strip()) if part]
-    if len(parts) > _TWO or not parts:
-        raise InputError(f"{links!r} is no link", where="--links", allowed='"5us,400GB/s", one name, or a fit.json')
-    return pricing.of_link(read_link(parts)[0])
-
-
-def _link_in(path: Path) -> Link:
-    """Return the link of a file such as `nhalf fit -o links.toml` writes: that inside a node, or else across nodes."""
-    found = stated.links_in(reading.parse(read_text(path), where=str(path), dates=catalogue.dates()), where=str(path))
-    for name in ("intra-node", "inter-node"):
-        if name in found:
-            return build.link(found[name], where=f"{path}: {name}")[0]
-    raise InputError("no link is named after a tier", where=str(path), allowed="intra-node, inter-node",
-                     do="write it with nhalf fit -o links.toml")  # fmt: skip
-
-
-def _check(outputs: tuple[str, ...]) -> None:
-    """Refuse an output that is neither kind, before the work is done."""
-    for name in outputs:
-        if Path(name).suffix not in (".json", ".html"):
-            raise InputError(f"{name!r} has no known ending", where="-o", allowed=".json (Perfetto), .html (page)")
-
-
 def _write(result: Study, outputs: tuple[str, ...]) -> None:
     """Write the tracks and the page."""
     for name in outputs:
@@ -205,24 +124,3 @@ def _write(result: Study, outputs: tuple[str, ...]) -> None:
             from nhalf.report.trace_page import page
 
             write_text(Path(name), page(result))
-
-
-def _links_of(result: Study) -> list[str]:
-    """Return how the links of a run become known: invented ones, or another machine's, would price another run."""
-    if any(row.kind.family == "gloo" for row in result.rows):
-        return ["nhalf measure --backend gloo -o run.json", "nhalf fit run.json -o links.toml"]
-    return ["nhalf fit nccl-tests.log -o links.toml  # the log of nccl-tests on these ranks"]
-
-
-def _next(result: Study, *, links: bool, batch: bool, outputs: tuple[str, ...]) -> list[str]:
-    """Return the commands to run next, or what they lack."""
-    if not result.timeline.waits_known or not result.timeline.meetings.whole:
-        return ["# the same, and the other ranks' files"]
-    if any(row.kind.size_bytes is None for row in result.rows) and not batch:
-        sized = following.command("trace", {"--model": "config.json", "--batch": 8})
-        return [f"{sized}  # with your model and batch"]
-    if not links and any(row.line is None for row in result.rows):
-        return [*_links_of(result), following.command("trace", {"--links": "links.toml"})]
-    if not outputs:
-        return [following.command("trace", {"--output": ("report.html", "tracks.json")})]
-    return ["# to compare two runs: nhalf trace --diff BEFORE AFTER"]

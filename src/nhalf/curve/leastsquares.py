@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
+from nhalf.quantiles import TO_SIGMA
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nhalf.breakdown import Array
 
+Fit = TypeVar("Fit")
 HUBER: Final = 1.345
 """Residuals beyond this many standard deviations lose weight (P. J. Huber, "Robust Statistics", 1981): 95 % efficient
 on normal noise."""
 NOISE_FLOOR: Final = 0.01
 """Relative noise [1] below which nothing is believed: repeated runs of one collective differ by 0.8 % in the median."""
 
-_TO_SIGMA: Final = 1.4826  # the median of |x| of a standard normal, inverted
 _RIDGE: Final = 1e-12
-ROUNDS: Final = 12
+_ROUNDS: Final = 12
 """Rounds of reweighting at most."""
-SETTLED: Final = 1e-3
+_SETTLED: Final = 1e-3
 """Weights that move less than this are final."""
 
 
@@ -62,14 +66,26 @@ def robust(columns: Array, target: Array, *, noise: float = NOISE_FLOOR) -> tupl
     Rows far off lose weight (Huber), so that one bad point does not move the fit; `noise` [1] is the smallest
     standard deviation that is believed.
     """
-    weights = np.ones(len(target))
-    found = np.zeros(columns.shape[1])
-    for _ in range(ROUNDS):
-        found = weighted(columns, target, weights)
-        renewed = huber(columns @ found - target, noise)
-        if float(np.abs(renewed - weights).max()) < SETTLED:
+    return reweighted(
+        len(target),
+        lambda weights: weighted(columns, target, weights),
+        lambda found: columns @ found - target,
+        noise=noise,
+    )
+
+
+def reweighted(
+    count: int, solve: Callable[[Array], Fit], residuals: Callable[[Fit], Array], *, noise: float = NOISE_FLOOR
+) -> tuple[Fit, Array]:
+    """Return the fit of `count` rows that Huber's weights settle on, and those weights; `solve` fits by weights."""
+    weights = np.ones(count)
+    found = solve(weights)
+    for _ in range(_ROUNDS - 1):
+        renewed = huber(residuals(found), noise)
+        if float(np.abs(renewed - weights).max()) < _SETTLED:
             break
         weights = renewed
+        found = solve(weights)
     return found, weights
 
 
@@ -81,6 +97,6 @@ def weighted(columns: Array, target: Array, weights: Array) -> Array:
 def huber(residuals: Array, noise: float = NOISE_FLOOR) -> Array:
     """Return the weight of each residual, from 0 to 1."""
     size = np.abs(residuals)
-    sigma = max(_TO_SIGMA * float(np.sort(size)[len(size) // 2]), noise)
+    sigma = max(TO_SIGMA * float(np.sort(size)[len(size) // 2]), noise)
     weights: Array = np.minimum(1.0, HUBER * sigma / np.maximum(size, np.finfo(float).tiny))
     return weights

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.collective import Mode
+from nhalf.quantiles import Z80
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
 
-TO_80: Final = 1.2816
 """Standard deviations to the ends of an 80 % interval."""
 _NOISE, _NOISE_EAGER = 0.016, 0.035  # half-width at a measured size [ln]: the noise of one point, more with the host
 _BEND, _BEND_POWER = 0.2, 0.75  # half-width = bend x W^power, W as in `bend`
@@ -34,7 +34,7 @@ H200, within 0.04 between B200 and B300, and within 0.35 between B200 and GB200.
 
 def noise(mode: Mode | None, deviation: float) -> float:
     """Return the half-width [ln] at a measured size, where `deviation` [1] is that of the median of its repeats."""
-    return max(_NOISE_EAGER if mode is Mode.EAGER else _NOISE, TO_80 * deviation)
+    return max(_NOISE_EAGER if mode is Mode.EAGER else _NOISE, Z80 * deviation)
 
 
 def bend(known: Array, log_times: Array, asked: Array) -> Array:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.curve.leastsquares import NOISE_FLOOR, robust
+from nhalf.quantiles import TO_SIGMA
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
@@ -47,7 +48,6 @@ SHARED: Final = Form(0.5, 2.0, 3.0)
 """Over several rank counts."""
 _LEAST_SPREAD: Final = 0.02  # of the residual: below it the base alone is as good as the points
 _OUTLIER: Final = 3.0
-_TO_SIGMA: Final = 1.4826
 _MEGABYTE: Final = 1e6  # bytes count in these, so that the columns are of like size
 
 
@@ -77,7 +77,7 @@ class Surface:
         coefficients, _ = robust(columns, np.ones(len(self.times_s)))
         object.__setattr__(self, "_coefficients", coefficients)
         residual = np.log(self.times_s) - self._base(self.sizes_bytes, self.ranks)
-        spread = max(_TO_SIGMA * float(np.median(np.abs(residual))), _LEAST_SPREAD)
+        spread = max(TO_SIGMA * float(np.median(np.abs(residual))), _LEAST_SPREAD)
         variance = max(float(np.mean(np.minimum(residual**2, (_OUTLIER * spread) ** 2))), _LEAST_SPREAD**2)
         object.__setattr__(self, "_variance", variance)
         alike = variance * self._alike(self.sizes_bytes, self.ranks)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nhalf.decide.lateness import lateness
+from nhalf.quantiles import normal_below
 
 if TYPE_CHECKING:
     from nhalf.decide.lateness import Lateness
@@ -94,7 +94,6 @@ def expected_latest(skew: Skew, ranks: int) -> tuple[float, str]:
 
 def _normal_maximum(ranks: int) -> float:
     """Return the mean largest of `ranks` standard normals: their values weighed by the distribution of the largest."""
-    normal = NormalDist()
     edges = np.linspace(-_REACH, _REACH, _POINTS)
-    below = np.array([normal.cdf(edge) for edge in edges.tolist()]) ** ranks
+    below = np.array([normal_below(edge) for edge in edges.tolist()]) ** ranks
     return float((edges[1:] + edges[:-1]) / 2 @ np.diff(below))

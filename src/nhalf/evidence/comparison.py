@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from nhalf.quantiles import Z95
+
 if TYPE_CHECKING:
     from nhalf.evidence.curvefit import CurveFit
     from nhalf.evidence.fit import Fit
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 LAUNCH_NOISE: Final = 0.03
 """Relative standard deviation of a fitted value from one launch to the next, which one log cannot show: two runs of one
 point differ by 0.8 % in the median and 5.1 % at the 90 % quantile (collectives of aiconfigurator-core 0.12.0)."""
-_Z95: Final = 1.96
 _LISTED: Final = 4
 
 
@@ -125,7 +126,7 @@ def _change(curve: str, name: str, unit: str, pair: tuple[Estimate, Estimate]) -
     ratio = this.value / other.value
     low = high = None
     if math.isfinite(this.noise) and math.isfinite(other.noise):
-        width = math.hypot(this.noise, other.noise, _Z95 * math.sqrt(2.0) * LAUNCH_NOISE)
+        width = math.hypot(this.noise, other.noise, Z95 * math.sqrt(2.0) * LAUNCH_NOISE)
         low, high = ratio * math.exp(-width), ratio * math.exp(width)
     return Change(
         curve=curve, name=name, unit=unit, other=other.value, this=this.value, ratio=ratio, low=low, high=high,

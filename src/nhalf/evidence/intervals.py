@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.evidence.lines import refit
+from nhalf.quantiles import Z95, student
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
@@ -80,7 +81,7 @@ def noise_draws(doubt: Doubt) -> dict[str, tuple[Array, Array]]:
     # A fit of two unknowns takes part of the noise with it, most of it where one point decides: what is left is
     # inflated by what it took (HC3), and few points by Student's factor.
     size = np.minimum(np.abs(residual), 0.5) / (1.0 - _leverage(doubt))
-    size = np.sqrt(size**2 + _LEAST_NOISE**2) * _student(max(count - _UNKNOWNS, 1))
+    size = np.sqrt(size**2 + _LEAST_NOISE**2) * student(max(count - _UNKNOWNS, 1)) / Z95
     drawn = {"residuals": doubt.fitted_s * (1.0 + signs * size)}
     if min(len(run) for run in doubt.runs) >= _ENOUGH_RUNS:
         spread = np.array([median_spread(run) for run in doubt.runs])
@@ -99,11 +100,6 @@ def _leverage(doubt: Doubt) -> Array:
     return leverage
 
 
-def _student(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t over that of the normal, within 3 % from 2 degrees of freedom on."""
-    return 1.0 + (2.4 / freedom + 4.4 / freedom**2) / 1.96
-
-
 def median_spread(run: Array) -> float:
     """Return the relative standard deviation of the median of repeated times, from their order alone.
 
@@ -115,7 +111,7 @@ def median_spread(run: Array) -> float:
     ordered = np.sort(run)
     reach = 0.98 * np.sqrt(count)
     low, high = max(int(count / 2 - reach), 0), min(int(np.ceil(count / 2 + reach)), count - 1)
-    return float(np.log(ordered[high] / ordered[low]) / (2.0 * 1.96))
+    return float(np.log(ordered[high] / ordered[low]) / (2.0 * Z95))
 
 
 def estimate(value: float, noise: dict[str, Array], systematic: dict[str, float | None]) -> Estimate:

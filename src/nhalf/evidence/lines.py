@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.curve import Line
-from nhalf.curve.leastsquares import ROUNDS, SETTLED, huber, nonnegative
+from nhalf.curve.leastsquares import nonnegative, reweighted
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
@@ -24,15 +24,11 @@ def robust_line(sizes_bytes: Array, times_s: Array) -> tuple[Line, Array]:
     scale = max(float(sizes_bytes.max()), 1.0)
     fixed = 1.0 / times_s
     moved = sizes_bytes / scale * fixed
-    weights = np.ones(len(times_s))
-    alpha = inverse = 0.0
-    for _ in range(ROUNDS):
-        alpha, inverse = _solved(fixed, moved, weights)
-        renewed = huber(alpha * fixed + inverse * moved - 1.0)
-        settled = float(np.abs(renewed - weights).max()) < SETTLED
-        if settled:
-            break
-        weights = renewed
+    (alpha, inverse), weights = reweighted(
+        len(times_s),
+        lambda weights: _solved(fixed, moved, weights),
+        lambda found: found[0] * fixed + found[1] * moved - 1.0,
+    )
     return as_line(alpha, inverse / scale, sizes_bytes, times_s), weights
 
 

@@ -20,8 +20,8 @@ from nhalf.predict import incast
 from nhalf.predict.communication import is_measured
 from nhalf.predict.exchange import exchanges, gathered_logits
 from nhalf.predict.layer import tokens
-from nhalf.predict.normal import Z80, Z95
 from nhalf.predict.prefill import predicted
+from nhalf.quantiles import Z80, Z95
 
 if TYPE_CHECKING:
     from collections.abc import Callable

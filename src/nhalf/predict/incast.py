@@ -22,7 +22,7 @@ import numpy as np
 
 from nhalf.breakdown import columns
 from nhalf.predict.communication import COLLECTIVES
-from nhalf.predict.normal import Z80
+from nhalf.quantiles import Z80
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array, Term

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.predict.band import LEVEL
+from nhalf.quantiles import Z80, normal_below
 
 if TYPE_CHECKING:
     from nhalf.decide.candidates import Choice
     from nhalf.decide.search import Plan
 
-_NORMAL: Final = NormalDist()
 _EVEN: Final = 5
 """Tenths of the cases at even odds."""
 
@@ -44,7 +42,7 @@ def tenths(plan: Plan, row: Choice) -> int | None:
     if limit is None or high_s <= limit or low_s >= row.tpot_s:
         return None
     side = math.log(high_s / row.tpot_s) if limit >= row.tpot_s else math.log(row.tpot_s / low_s)
-    return round(10 * _NORMAL.cdf(math.log(limit / row.tpot_s) / side * _NORMAL.inv_cdf((1 + LEVEL) / 2)))
+    return round(10 * normal_below(math.log(limit / row.tpot_s) / side * Z80))
 
 
 def kept(plan: Plan, row: Choice) -> str:

@@ -24,12 +24,15 @@ _ANY_BYTES = 1e6  # the laws are straight lines, so one size shows the bandwidth
 
 
 def of_link(link: Link) -> Pricing:
-    """Return prices by the laws: of the algorithm that ran, or the first of its operation where its name is silent."""
+    """Return prices by the laws: of the algorithm that ran, or the first of its operation where its name is silent.
+
+    A law that no simulation checks gives no price.
+    """
 
     def price(kind: Kind, algorithm: Algorithm | None) -> Line | None:
         known = LAWS[kind.op] if kind.op in _PRICED else {}
         law = known.get(algorithm or kind.algorithm or next(iter(known), Algorithm.RING))
-        if law is None or not kind.ranks or kind.ranks < 2:  # noqa: PLR2004  one rank moves nothing
+        if law is None or law.unchecked or not kind.ranks or kind.ranks < 2:  # noqa: PLR2004  one rank moves nothing
             return None
         span = Span(ranks=kind.ranks, nodes=1, intra=link, inter=link, rails=1.0)
         time = law.filled_on(span)

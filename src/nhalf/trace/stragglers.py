@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf import units
+from nhalf.quantiles import student
 from nhalf.trace.cause import cause_of
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from nhalf.trace.record import Floats, Ints
     from nhalf.trace.timeline import Timeline
 
-_QUANTILE = 0.975
 _LEAST_SHARE = 0.005
 """A cost below this share of the step is not worth a name."""
 _AGREES = 0.4
@@ -264,9 +264,7 @@ def _costs_of_durations(timeline: Timeline) -> Floats:
 
 def _interval(values: Floats) -> tuple[float, float]:
     """Return the 95 % interval of the mean of independent values, by Student's t: steps are few."""
-    from scipy.special import stdtrit
-
     if len(values) == 1:
         return float(values[0]), float(values[0])
-    reach = float(stdtrit(len(values) - 1, _QUANTILE) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    reach = float(student(len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
     return float(values.mean()) - reach, float(values.mean()) + reach

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from nhalf.quantiles import Z95
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,7 +41,7 @@ def _below(count: int) -> int:
     """Return the largest k such that fewer than k of `count` values lie under the median with at most 2.5 %."""
     tail = (1.0 - _LEVEL) / 2.0
     if count > _EXACT:
-        return int((count - 1.96 * math.sqrt(count)) / 2.0)
+        return int((count - Z95 * math.sqrt(count)) / 2.0)
     total, k = 0, 0
     while (total + math.comb(count, k)) <= tail * 2**count:
         total += math.comb(count, k)

@@ -1,17 +1,17 @@
-"""The flags of `nhalf simulate OP`, read: a machine, programs, conditions and how late ranks are."""
+"""The flags of `nhalf simulate`, read: a machine, programs, conditions and how late ranks are."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.catalog import store
-from nhalf.cli.simulate import count, needed
 from nhalf.decide.agreement import shape_for
 from nhalf.errors import InputError
 from nhalf.link import Link
+from nhalf.loading import simulate_checks
 from nhalf.loading.files import read_json, read_text
 from nhalf.simulate import programs, schedule, straggler
 from nhalf.simulate.engine import Conditions
@@ -23,6 +23,64 @@ if TYPE_CHECKING:
     from nhalf.simulate.straggler import Skew
 
 _KINDS = ("exponential", "normal", "hiccup", "pareto")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Session:
+    """What a command line asks for, read and checked."""
+
+    machine: Machine
+    programs: tuple[Program, ...]
+    conditions: Conditions
+    skew: Skew | None
+    draws: int
+    seed: int
+    words: str
+    flags: dict[str, Any] = field(default_factory=dict)
+
+
+def session(op: str, flags: dict[str, Any]) -> Session:
+    """Return the session of an operation and its flags.
+
+    Raises
+    ------
+    InputError
+        A missing or impossible flag, an unreadable file.
+    """
+    own = own_schedule(op) if op.endswith(".json") else None
+    if own is None:
+        op = programs.operation(op)
+    simulate_checks.check(op, flags)
+    ranks = own.ranks if own is not None else units.parse_count(needed(flags, "ranks", "8"), where="--ranks")
+    on = machine(ranks, flags)
+    made = (own,) if own is not None else made_programs(op, ranks, on, flags)
+    simulate_checks.check_group(made, flags)
+    simulate_checks.check_adding(made, flags)
+    skew, draws = skew_and_draws(ranks, flags)
+    return Session(
+        machine=on,
+        programs=made,
+        conditions=conditions(ranks, flags),
+        skew=skew,
+        draws=draws,
+        seed=count(flags, "seed", 1),
+        words=on.words,
+        flags=flags,
+    )
+
+
+def count(flags: dict[str, Any], name: str, default: int) -> int:
+    """Return the whole number of a flag."""
+    value = flags.get(name.replace("-", "_"))
+    return default if value is None else units.parse_count(str(value), where=f"--{name}")
+
+
+def needed(flags: dict[str, Any], name: str, example: str) -> str:
+    """Return the text of a flag that must be given."""
+    value = flags.get(name.replace("-", "_"))
+    if value is None:
+        raise InputError(f"--{name} is missing", where=f"--{name}", do=f"add --{name} {example}")
+    return str(value)
 
 
 def own_schedule(path: str) -> Program:
