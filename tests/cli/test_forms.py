@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.cli.command import invoke, refused
 
-from nhalf.cli import COMMANDS
+from nhalf.cli.group import COMMANDS
 
 LOGS = Path(__file__).parents[1] / "logs"
 LOG = str(LOGS / "nccl_tests" / "2025-06_all_reduce.txt")

@@ -8,14 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.command import Result, invoke, matches, refused
 
-from nhalf import cli
-
 LOGS = Path(__file__).resolve().parents[1] / "logs" / "topo"
-
-
-@pytest.fixture(autouse=True)
-def listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cli.COMMANDS, "topo", "The matrix of nvidia-smi topo -m as links.")
 
 
 def typed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
