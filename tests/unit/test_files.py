@@ -168,7 +168,8 @@ def test_a_signal_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None
     code = (
         "import sys, time; from pathlib import Path; from nhalf.files.writing import Draft\n"
         "draft = Draft(Path('out.csv'))\n"
-        "try:\n    print('begun', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n    draft.drop(); sys.exit(130)\n"
+        "try:\n    print('begun', flush=True); time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    draft.drop(); sys.exit(130)\n"
     )
     (tmp_path / "out.csv").write_text("old", encoding="utf-8")
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE) as running:
