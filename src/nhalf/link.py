@@ -58,8 +58,8 @@ class Link:
 
 def _within(value: Quantity, *, zero: bool) -> bool:
     """Tell whether every number is finite and positive, or 0 where that is possible."""
-    if isinstance(value, float | int):
-        return math.isfinite(value) and (value > 0 or (zero and value == 0))
+    if not is_array(value):
+        return math.isfinite(value) and bool(value > 0 or (zero and value == 0))
     import numpy as np
 
     return bool(np.all(np.isfinite(value)) and np.all(value >= 0 if zero else value > 0))

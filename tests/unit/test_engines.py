@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nhalf.catalog import files, store
+from nhalf.cli import run
 from nhalf.decide.launch_lines import Served, lines, runs_on
 from nhalf.engines import ENGINES, of_backend
 from nhalf.engines.served import PLACEHOLDER
@@ -182,9 +183,18 @@ def test_the_cache_of_a_quantised_model_is_what_its_engine_defaults_to(name: str
 
 
 def test_a_plan_launches_what_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    from nhalf.cli import run
-
     assert run(["plan", "llama-3.3-70b", "--on", "h100-sxm", "--tp", "8", "--weights", "fp8"]) == 0
     page = capsys.readouterr().out
     assert "meta-llama/Llama-3.3-70B-Instruct" in page
     assert "Llama-3.1" not in page.partition("vllm serve")[2].partition("\n\n")[0]
+
+
+def test_a_plan_of_a_config_launches_model_and_says_what_that_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(files.own_text("models/qwen3-8b.json"), encoding="utf-8")
+    for more in ((), ("--detail",)):
+        assert run(["plan", str(tmp_path), "--on", "h100-sxm", "--tp", "2", *more]) == 0
+        page = capsys.readouterr().out
+        assert "vllm serve MODEL --tensor-parallel-size 2" in page
+        assert "MODEL the path of the checkpoint, or its repository" in page

@@ -10,7 +10,6 @@ import numpy as np
 
 from nhalf.collective import Mode, Op
 from nhalf.curve import CurveKey, MeasuredCurve
-from nhalf.engines import ENGINES
 from nhalf.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ _WIDTHS: Final = {
     "int8": 1, "uint8": 1, "fp8": 1, "float8": 1,
     "float32": 4, "float": 4, "fp32": 4,
 }  # fmt: skip
-_EVEN_ONLY: Final = tuple(name for name, engine in ENGINES.items() if engine.even_ranks)
-"""Libraries of engines whose own all-reduce runs on even counts of ranks; each bears the name of its engine."""
 _BELOW_LIBRARY: Final = "nccl"
 _BELOW: Final = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
 """What engines leave to NCCL where their own kernels do not reach."""
@@ -168,8 +165,15 @@ def _curve(rows: Sequence[_Row], system: str, where: str) -> MeasuredCurve:
         date=first["date"],
         flag=first["flag"],
         note=" ".join(dict.fromkeys(row["note"] for _, row in rows if row["note"])),
-        even_only=op == Op.ALL_REDUCE and first["library"] in _EVEN_ONLY,
+        even_only=op == Op.ALL_REDUCE and _even_only(first["library"]),
     )
+
+
+def _even_only(library: str) -> bool:
+    """Tell whether a library is that of an engine, by whose name it goes, whose all-reduce runs on even ranks."""
+    from nhalf.engines import ENGINES
+
+    return library in ENGINES and ENGINES[library].even_ranks
 
 
 class _Points(NamedTuple):
