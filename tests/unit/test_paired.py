@@ -106,8 +106,17 @@ def test_modelled_communication_is_a_doubt_of_each_alone() -> None:
 
 def test_a_deployment_against_itself_is_even() -> None:
     found = paired(load(tp=8), load(tp=8))
-    assert found.odds_a_faster == pytest.approx(0.5, abs=0.01)
+    assert (found.ratio_low, found.odds_a_faster, found.ratio_high) == (1.0, 0.5, 1.0)
     assert found.flips_at_users is None
+
+
+def test_what_one_deployment_is_off_by_cancels_where_only_its_load_or_a_number_differs() -> None:
+    busier = paired(load(tp=16, batch=4), load(tp=16, batch=8))
+    assert busier.odds_a_faster > 0.99
+    change = {"set": {"system.fabric.inter_node.latency_s": "1us"}}
+    quicker = paired(load(tp=16, batch=4, **change), load(tp=16, batch=4))
+    assert quicker.odds_a_faster > 0.99
+    assert quicker.ratio_high < 1
 
 
 @pytest.mark.parametrize("users", [64, 400])

@@ -30,9 +30,9 @@ DRAWS: Final = 1 << 15
 SHARED: Final = 0.65
 """The part of the residual's variance that two deployments of one model share, whatever else is different.
 
-By 3,497 pairs of runs of one model and load (aiconfigurator-core 0.12.0, those the constants were fitted on), which
-differ in layout, system, engine or dtype: odds with this share come true within 6 points in each of five bins; without
-any they are up to 14 points too even. Two layouts of one system and engine alone would say 0.5 to 0.75.
+By the 3,337 pairs of one model and load among the runs that ship, on which the constants were fitted, and which differ
+in layout, system, engine or dtype: odds with this share come true within 7 points in each of five bins; without any
+they are up to 15 points too even. Pairs of two layouts on one system and engine alone say 0.5 to 0.75.
 """
 LARGEST: Final = 1024
 """Loads up to this one, or twice the one that is asked about, are looked at for a flip."""
@@ -103,18 +103,26 @@ def pair(a: Side, b: Side, users: int | None = None) -> Pair:
 
 def paired_draws(a: Side, b: Side) -> tuple[Array, Array]:
     """Return draws of the logarithms of the times per token of two deployments, together."""
-    first, second = (_drawn(side) for side in (a, b))
+    one = _kind(a) == _kind(b)
+    first, second = (_drawn(side, min(a.index, b.index) if one else side.index) for side in (a, b))
     return first, second
 
 
-def _drawn(side: Side) -> Array:
-    """Return draws of the logarithm of the time per token."""
+def _kind(side: Side) -> tuple[object, ...]:
+    """Return what a deployment is: one of which a number or the load is changed is off by as much as before."""
+    stack, layout = side.scenario.stack, replace(side.layout, replicas=1)
+    runs = stack.engine, stack.library.name, stack.mode, side.scenario.workload.weight_dtype
+    return side.system, *runs, layout.name, layout.routed_exchange
+
+
+def _drawn(side: Side, stream: int) -> Array:
+    """Return draws of the logarithm of the time per token; `stream` is that of what is of the deployment alone."""
     inputs = draws(side.scenario, DRAWS, among=lambda path, origin: _is_drawn(side.scenario, path, origin))
     found = np.log(np.broadcast_to(points(side.scenario, inputs).tpot_s, DRAWS))
     common = math.sqrt(SHARED) * _normal(_SHARED_STREAM)
-    own = math.sqrt(1 - SHARED) * _normal(_OWN_STREAM, side.index)
+    own = math.sqrt(1 - SHARED) * _normal(_OWN_STREAM, stream)
     off: Array = found + _off(common + own, *_residual(side.scenario))
-    return off + _off(_normal(_LINK_STREAM, side.index), *links_doubt(side.scenario))
+    return off + _off(_normal(_LINK_STREAM, stream), *links_doubt(side.scenario))
 
 
 def _is_drawn(scenario: Scenario, path: str, origin: Datum) -> bool:
