@@ -113,7 +113,7 @@ def test_a_deployment_against_itself_is_even() -> None:
 def test_what_one_deployment_is_off_by_cancels_where_only_its_load_or_a_number_differs() -> None:
     busier = paired(load(tp=16, batch=4), load(tp=16, batch=8))
     assert busier.odds_a_faster > 0.99
-    change = {"set": {"system.fabric.inter_node.latency_s": "1us"}}
+    change: dict[str, Any] = {"set": {"system.fabric.inter_node.latency_s": "1us"}}
     quicker = paired(load(tp=16, batch=4, **change), load(tp=16, batch=4))
     assert quicker.odds_a_faster > 0.99
     assert quicker.ratio_high < 1
