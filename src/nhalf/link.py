@@ -58,7 +58,7 @@ class Link:
 
 def _within(value: Quantity, *, zero: bool) -> bool:
     """Tell whether every number is finite and positive, or 0 where that is possible."""
-    if not is_array(value):
+    if isinstance(value, float | int):
         return math.isfinite(value) and bool(value > 0 or (zero and value == 0))
     import numpy as np
 

@@ -70,7 +70,7 @@ def test_the_faster_is_named_with_its_odds_and_the_load_at_which_it_flips() -> N
 
 
 def test_two_that_are_close_are_not_told_apart() -> None:
-    out = invoke("compare", *JOB, "--layout", "tp=8", "--layout", "tp=8 replicas=2", "--users", "2").out
+    out = invoke("compare", *JOB, "--layout", "tp=8", "--layout", "tp=8 pp=2", "--users", "2").out
     assert out.startswith("The model cannot tell TP8")
 
 

@@ -119,6 +119,8 @@ def _planned(request: Request, read: Mapping[str, Any], limits: Limits, defaults
         check(launched.layout, base.transformer, base.system.fabric)
         judged = (replace(launched.layout, replicas=count // launched.layout.devices), launched.batch)
     taken = (*defaults, *loaded.defaults)
+    if "rate" in read and limits.goal != "latency":
+        taken = (Default(flag="--goal", value="latency", reason="all that keep up serve as many tokens"), *taken)
     if limits.gpus is None and launched is None:
         taken = (Default(flag="--gpus", value=str(count), reason="a node"), *taken)
     return Planned(
