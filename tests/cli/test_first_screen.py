@@ -77,9 +77,10 @@ def test_the_first_natural_command_answers_and_says_which_layouts_it_took() -> N
     assert [row["tp"] for row in invoke("decode", "llama-3.1-70b", "--on", "h100-sxm", "--json").document["rows"]] == [
         1, 2, 4, 8
     ]  # fmt: skip
-    assert "--tp 1,2,4,8: what the model allows within a node" in detailed(
-        "decode", "llama-3.1-70b", "--on", "h100-sxm"
-    ).out
+    assert (
+        "--tp 1,2,4,8: what the model allows within a node"
+        in detailed("decode", "llama-3.1-70b", "--on", "h100-sxm").out
+    )
 
 
 def test_a_node_of_one_device_is_asked_for_no_more() -> None:

@@ -14,6 +14,7 @@ from nhalf import units
 from nhalf.catalog import build, reading, stated, store
 from nhalf.catalog import files as catalogue
 from nhalf.cli import following, forms, output
+from nhalf.cli.help_pages import Grouped
 from nhalf.collective import Op
 from nhalf.decide.observed import fit_of
 from nhalf.errors import InputError, WeakEvidenceError
@@ -37,7 +38,7 @@ _ELEMENT_BYTES = 2.0  # activations are summed in 16 bits by every engine that i
 _TWO = 2
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("files", nargs=-1, metavar="FILES...")
 @click.option("--links", metavar="LINK|FIT",
               help='"5us,400GB/s", a link of the catalogue, or a file of nhalf fit: JSON or links.toml.')  # fmt: skip

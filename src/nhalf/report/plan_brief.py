@@ -66,9 +66,7 @@ def several_brief(plans: Sequence[Named], next_command: str) -> Brief:
         title=f"The layout chosen on each{limits(plans[0][1])}",
         bars=Bars(
             heads=["<system", "GPUs", "<layout", "users", "ms/token", "tok/s/user" if latency else "tok/s/GPU"],
-            rows=[
-                [system, str(plan.gpus), *rest] for (system, plan, _), rest in zip(shown, cells, strict=True)
-            ],
+            rows=[[system, str(plan.gpus), *rest] for (system, plan, _), rest in zip(shown, cells, strict=True)],
             names=[],
             parts=[[rate] for rate in rates],
             remarks=[
