@@ -41,17 +41,16 @@ def entries() -> Mapping[str, Entry]:
     text = resources.files("nhalf.report").joinpath("glossary.toml").read_text(encoding="utf-8")
     words, _, _ = text.partition(_CODES)
     plain = set(tomllib.loads(words))
-    found = {
-        word: Entry(
-            word=word,
-            code=word not in plain,
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()},
-        )
-        for word, given in tomllib.loads(text).items()
-    }
+    found = {word: _entry(word, given, code=word not in plain) for word, given in tomllib.loads(text).items()}
     for field in FIELDS:
         found.setdefault(field.key, Entry(word=field.key, says=field.says, also=(field.head,), keys=(field.key,)))
     return found
+
+
+def _entry(word: str, given: Mapping[str, Any], *, code: bool) -> Entry:
+    """Return the entry of a table of the glossary."""
+    texts = {name: str(given.get(name, "")) for name in ("says", "formula", "example")}
+    return Entry(word=word, code=code, see=tuple(given.get("see", ())), also=tuple(given.get("also", ())), **texts)
 
 
 def find(word: str) -> Entry:
