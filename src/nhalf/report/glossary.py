@@ -49,8 +49,9 @@ def entries() -> Mapping[str, Entry]:
 
 def _entry(word: str, given: Mapping[str, Any], *, code: bool) -> Entry:
     """Return the entry of a table of the glossary."""
-    texts = {name: str(given.get(name, "")) for name in ("says", "formula", "example")}
-    return Entry(word=word, code=code, see=tuple(given.get("see", ())), also=tuple(given.get("also", ())), **texts)
+    see, also = tuple(given.get("see", ())), tuple(given.get("also", ()))
+    formula, example = str(given.get("formula", "")), str(given.get("example", ""))
+    return Entry(word=word, says=str(given["says"]), formula=formula, example=example, see=see, also=also, code=code)
 
 
 def find(word: str) -> Entry:
