@@ -11,6 +11,7 @@ from nhalf.report.buy_words import ranked
 from nhalf.report.decode_brief import assumed
 from nhalf.report.verdict import joined
 from nhalf.report.view import Brief, length, percent
+from nhalf.report.words import link_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,15 +53,21 @@ def _best(found: Purchase, *, several: bool) -> str:
             f"{percent(last.gain or 0)} at {last.batch}."
         )
     told = [
-        f"{_name(each)} saves {percent(each.gain or 0)} at batch {each.batch}" for each in (first, last) if each.helps
+        f"{_option(each)} saves {percent(each.gain or 0)} at batch {each.batch}" for each in (first, last) if each.helps
     ]
-    return f"{system}{'; '.join(dict.fromkeys(told))}."
+    text = "; ".join(dict.fromkeys(told))
+    return f"{system}{text if '=' in text.split()[0] else text[:1].upper() + text[1:]}."
 
 
 def _name(effect: Effect) -> str:
     """Return the name of an option as the subject of a sentence."""
-    name = effect.option.name
+    name = _option(effect)
     return name if "=" in name else f"{name[:1].upper()}{name[1:]}"
+
+
+def _option(effect: Effect) -> str:
+    """Return the name of an option, links inside a node by what they are called there."""
+    return effect.option.name.replace("in-node link", link_name(effect.before.scenario.system, "intra_node"))
 
 
 def _also(found: Purchase) -> str:
@@ -69,7 +76,7 @@ def _also(found: Purchase) -> str:
     now = f"{units.format_time(best.before.tpot_s)} per token now at batch {best.batch}"
     if best.after is None or not best.helps:
         return f"{now}."
-    return f"{now}; {units.format_time(best.after.tpot_s)} with {best.option.name}."
+    return f"{now}; {units.format_time(best.after.tpot_s)} with {_option(best)}."
 
 
 def _table(found: Purchase) -> tuple[list[str], list[list[str]]]:
@@ -82,7 +89,7 @@ def _table(found: Purchase) -> tuple[list[str], list[list[str]]]:
     for option in sorted(found.options, key=lambda each: -max(effects[each.name, b].gain or -1.0 for b in shown))[
         :_MOST
     ]:
-        cells = [option.name]
+        cells = [_option(effects[option.name, shown[0]])]
         for batch in shown:
             effect = effects[option.name, batch]
             gain = effect.gain
