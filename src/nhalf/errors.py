@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 _SEPARATORS = str.maketrans("", "", " _-")
 _CLOSE_ENOUGH = 0.6
 _LONGEST_QUOTE = 60
+_NAMED = 5
+"""Names that an error names: more bury the hint."""
 
 
 class NhalfError(Exception):
@@ -56,6 +58,17 @@ class WeakEvidenceError(NhalfError):
     """The evidence is too weak to answer from."""
 
     exit_code = 4
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Return at most five known names, those nearest to a name first: spelled like it, or beginning as it does."""
+    from difflib import get_close_matches
+
+    by_letters = {_letters(candidate): candidate for candidate in known}
+    wanted = _letters(name)
+    near = get_close_matches(wanted, by_letters, n=_NAMED, cutoff=_CLOSE_ENOUGH)
+    near += [letters for letters in by_letters if wanted and letters.startswith(wanted) and letters not in near]
+    return [by_letters[letters] for letters in near[:_NAMED]]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

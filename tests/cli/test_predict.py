@@ -139,7 +139,7 @@ def test_every_odd_row_is_answered_or_refused_in_a_sentence(tmp_path: Path) -> N
         assert float(rows[note]["low_s"]) < float(rows[note]["predicted_tpot_s"]) < float(rows[note]["high_s"])
         assert 0 < float(rows[note]["ttft_low_s"]) < float(rows[note]["ttft_high_s"])
         assert not rows[note]["refused"]
-    assert "generic-graph" in rows["no such engine"]["refused"]
+    assert "nhalf catalog engines" in rows["no such engine"]["refused"]
     assert rows["no such model"]["refused"].startswith("model: the catalogue has no model 'unknown/Model-X'")
     assert "nhalf catalog system" in rows["no such system"]["refused"]
     assert all(len(row["refused"]) < 200 for row in rows.values())

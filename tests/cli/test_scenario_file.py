@@ -53,9 +53,8 @@ def test_a_path_of_an_input_needs_no_quotes(tmp_path: Path, written: str) -> Non
     path = tmp_path / "s.toml"
     path.write_text(f'{HEAD}[set]\n{written} = "1ms"\n')
     read = invoke("decode", str(path), "--json").document
-    asked = invoke(
-        "decode", "llama-3.1-8b", "--on", "h100-sxm", "--tp", "1", "--set", "stack.step_time_s=1ms", "--json"
-    ).document
+    job = ("decode", "llama-3.1-8b", "--on", "h100-sxm", "--tp", "1", "--set", "stack.step_time_s=1ms")
+    asked = invoke(*job, "--json").document
     assert read["rows"] == asked["rows"]
 
 

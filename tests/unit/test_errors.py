@@ -6,7 +6,8 @@ import pickle
 
 import pytest
 
-from nhalf.errors import InputError, NhalfError, NoAnswerError, WeakEvidenceError, did_you_mean
+from nhalf.catalog.naming import find
+from nhalf.errors import InputError, NhalfError, NoAnswerError, WeakEvidenceError, did_you_mean, nearest
 
 SYSTEMS = ("a100-sxm", "b200-sxm", "h100-sxm", "h200-sxm", "gb200-nvl72")
 
@@ -64,3 +65,20 @@ def test_a_far_name_gets_no_suggestion(name: str) -> None:
 
 def test_nothing_is_suggested_from_nothing() -> None:
     assert did_you_mean("h100", ()) == ""
+
+
+def test_at_most_five_near_names_are_named_those_spelled_alike_first() -> None:
+    known = ["a100-sxm", "h100-sxm", "h100-pcie", "h100-nvl", "h100-efa", "h100-x", "h100-y", "tpu"]
+    found = nearest("h100", known)
+    assert len(found) == 5
+    assert all(name.startswith("h100") for name in found)
+    assert nearest("zzz", known) == []
+
+
+def test_a_name_that_the_catalogue_does_not_know_is_told_five_of_many() -> None:
+    with pytest.raises(InputError) as raised:
+        find("model", "llama-3.1-70", where="MODEL")
+    named, _, rest = raised.value.allowed.partition(", or any ")
+    assert named.startswith("llama-3.1-70b, ")
+    assert len(named.split(", ")) <= 5
+    assert "nhalf catalog models" in rest

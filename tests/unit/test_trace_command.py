@@ -25,9 +25,8 @@ SLOW, EVEN = GOLDEN / "tp2_slow1", GOLDEN / "tp2_even"
 
 def run(*arguments: object, width: int = 100) -> Result:
     environment = {"COLUMNS": str(width), "LINES": "24", "NO_COLOR": "1"}
-    done = CliRunner().invoke(
-        trace, [*(str(one) for one in arguments), "--detail"], env=environment, standalone_mode=False
-    )
+    words = [*(str(one) for one in arguments), "--detail"]
+    done = CliRunner().invoke(trace, words, env=environment, standalone_mode=False)
     if isinstance(done.exception, NhalfError):
         raise done.exception
     assert done.exception is None, done.exception

@@ -10,10 +10,12 @@ from typing import Final
 from nhalf.catalog import files
 from nhalf.catalog.files import place
 from nhalf.catalog.overlay import remembered
-from nhalf.errors import InputError, did_you_mean
+from nhalf.errors import InputError, did_you_mean, nearest
 
 KINDS: Final = ("system", "device", "link", "fabric", "library", "engine", "model")
 """What can be found by name."""
+_FEW: Final = 8
+"""So many names are all said where one is not known."""
 _IGNORED: Final = str.maketrans("", "", " _-")
 _FOLDERS: Final = {"system": ("systems", ".toml"), "device": ("devices", ".toml"), "model": ("models", ".json")}
 _TABLES: Final = {
@@ -50,10 +52,21 @@ def find(kind: str, name: str, *, where: str) -> str:
         raise InputError(
             f"the catalogue has no {kind} {name!r}",
             where=where,
-            allowed=", ".join(names(kind)),
+            allowed=_some(kind, name),
             do=did_you_mean(name, names(kind)),
         )
     return key
+
+
+def _some(kind: str, name: str) -> str:
+    """Return the names nearest to one that is not known, and where all of a kind are listed."""
+    known = names(kind)
+    if len(known) <= _FEW:
+        return ", ".join(known)
+    plural = "libraries" if kind == "library" else f"{kind}s"
+    listed = f"one of {len(known)} names (nhalf catalog {plural})"
+    near = nearest(name, known)
+    return f"{', '.join(near)}, or any {listed}" if near else listed
 
 
 @remembered

@@ -19,13 +19,22 @@ _SHOWN = 80
 _LONGEST = 3000
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(VERSION, prog_name="nhalf", message="%(prog)s %(version)s")
-def nhalf() -> None:
+@click.pass_context
+def nhalf(context: click.Context) -> None:
     """Say what the interconnect costs distributed inference, and what would change it.
 
     Start with: nhalf decode llama-3.1-70b --on h100-sxm --tp 1,2,4,8,16 --batch 1 --weights fp8
     """
+    if context.invoked_subcommand is None:
+        from nhalf.cli.help_pages import welcome
+
+        click.echo(welcome(), nl=False)
 
 
 def main() -> None:
@@ -43,6 +52,8 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; every failure is one message on standard error."""
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     try:
         nhalf.main(arguments, prog_name="nhalf", standalone_mode=False)
     except click.exceptions.Exit as leaving:

@@ -9,6 +9,7 @@ import click
 
 from nhalf import loading
 from nhalf.cli import flags, following, forms, output, page_file
+from nhalf.cli.help_pages import Grouped
 from nhalf.decide.purchase import purchase
 from nhalf.loading.buying import BATCHES, layouts, shares
 from nhalf.loading.degrees import FLAGS
@@ -31,7 +32,7 @@ _STANDARD = loading.Default(
 )
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("model")
 @flags.inputs("buy")
 @click.option("--option", "texts", multiple=True, metavar="'KEY=VALUE @ $PRICE'", help="One thing to buy; repeat it.")

@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from nhalf.cli import flags, following, forms, output
+from nhalf.cli.help_pages import Grouped
 from nhalf.loading.case_options import options
 from nhalf.loading.files import write_text
 from nhalf.report import calibrate as report
@@ -16,7 +17,7 @@ from nhalf.report.validate import left_out
 from nhalf.report.words import counted
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("bench", nargs=-1, required=True, metavar="BENCH...")
 @click.option("-o", "--output", "target", metavar="STACK.toml", help="Where the stack goes, for --stack.")
 @click.option("--skip-doubtful", is_flag=True, help="Leave out rows that the checks find doubtful.")

@@ -6,11 +6,12 @@ import click
 
 from nhalf.catalog import listing
 from nhalf.cli import forms, output
+from nhalf.cli.help_pages import Grouped
 from nhalf.decide.hierarchy import ladder
 from nhalf.report import catalog as report
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("kind", required=False)
 @click.argument("name", required=False)
 @forms.option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf.cli import flags, following, forms, output
+from nhalf.cli.help_pages import Grouped
 from nhalf.decide.paired import pairs, sides
 from nhalf.errors import NoAnswerError
 from nhalf.loading.degrees import FIELDS
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from nhalf.report.view import Brief
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("model")
 @click.option("--layout", "texts", multiple=True, metavar="KEYS", help="A deployment: 'tp=8 pp=2'; repeat it.")
 @flags.inputs("compare")

@@ -8,6 +8,7 @@ import click
 
 from nhalf import units
 from nhalf.cli import flags, following, forms
+from nhalf.cli.help_pages import Grouped
 from nhalf.decide.crossovers import of_link, turns
 from nhalf.errors import InputError
 from nhalf.loading.crossover import load
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from nhalf.report.view import Brief
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("model")
 @flags.inputs("crossover")
 @click.option("--link", metavar="LINK", help="A bare link instead of a system: 5us,400GB/s, or one of the catalogue.")

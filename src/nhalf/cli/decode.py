@@ -11,6 +11,7 @@ import click
 from nhalf import loading
 from nhalf.cli import flags, forms, output, page_file
 from nhalf.cli import following as to_follow
+from nhalf.cli.help_pages import Grouped
 from nhalf.decide.comparison import compare
 from nhalf.loading.buying import within_a_node
 from nhalf.loading.degrees import FLAGS
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from nhalf.scenario import Scenario
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("model")
 @flags.inputs("decode")
 @click.option("--anchor", "anchors", multiple=True, metavar="POINT", help="A measured step: 'tp=8,batch=16: 9.8ms'.")

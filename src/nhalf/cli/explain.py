@@ -5,19 +5,15 @@ from __future__ import annotations
 import click
 
 from nhalf.cli import forms, output
+from nhalf.cli.help_pages import Grouped
 from nhalf.report import glossary
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("words", nargs=-1, metavar="[WORD]")
 @forms.option
 def explain(words: tuple[str, ...]) -> None:
-    r"""Say what a WORD means: a column, a marker, a note or a constant; without one, list them all.
-
-    \b
-      nhalf explain crossover
-      nhalf explain per-layer overhead
-    """
+    """Say what a WORD means: a column, a marker, a note or a constant; without one, list them all."""
     entry = glossary.find(" ".join(words)) if words else None
     shown = [entry] if entry is not None else list(glossary.entries().values())
     if forms.write(lambda: glossary.document(shown), "words"):

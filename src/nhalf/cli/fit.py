@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from nhalf.cli import following, forms, output, page_file
+from nhalf.cli.help_pages import Grouped
 from nhalf.errors import NoAnswerError, WeakEvidenceError
 from nhalf.evidence import gate
 from nhalf.evidence.comparison import compare
@@ -22,7 +23,7 @@ _MARKED = {"--model": "llama-3.1-70b"}
 """The model whose messages are marked on the curve by the next command, where none is."""
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("logs", nargs=-1, required=True, metavar="FILE...")
 @click.option("--op", metavar="OP", help="The operation, where a log does not say: all-reduce, ...")
 @click.option("--ranks", metavar="K", help="The ranks, where a log does not say.")

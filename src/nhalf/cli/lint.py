@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from nhalf.cli import forms, output
+from nhalf.cli.help_pages import Grouped
 from nhalf.decide import lint as rules
 from nhalf.errors import WeakEvidenceError
 from nhalf.loading import scaling
 from nhalf.report import lint as report
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("curve")
 @forms.option
 def lint(curve: str) -> None:

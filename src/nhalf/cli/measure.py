@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf.cli import forms, output
+from nhalf.cli.help_pages import Grouped
 from nhalf.errors import InputError
 from nhalf.evidence.probe.asked import Asked, requested
 from nhalf.evidence.probe.meeting import WORD
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from nhalf.evidence.probe.record import Record
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.option("--backend", metavar="NAME", help="sockets, mpi, gloo or nccl.  [default: by the launcher, else sockets]")
 @click.option("-n", "--ranks", metavar="K", help="Ranks to start on this machine.  [default: 2]")
 @click.option("--ops", metavar="LIST", help="Operations: send-recv, all-reduce, ...  [default: all of the backend's]")

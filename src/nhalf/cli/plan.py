@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf.cli import flags, forms, output, page_file, plan_next
+from nhalf.cli.help_pages import Grouped
 from nhalf.decide.candidates import GOALS
 from nhalf.errors import NoAnswerError
 from nhalf.loading.planning import SEARCHED, Limits, named, planned
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from nhalf.report.plan_several import Named
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("model", required=False)
 @click.option("--gpus", metavar="N", help="Devices to use, all of them.  [default: a node]")
 @click.option("--tpot", metavar="TIME", help="The longest time per token: 20ms.")

@@ -8,12 +8,13 @@ from pathlib import Path
 import click
 
 from nhalf.cli import flags, following, forms, output
+from nhalf.cli.help_pages import Grouped
 from nhalf.loading.case_options import options
 from nhalf.loading.files import write_text
 from nhalf.report import predict as report
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("cases", metavar="CASES.csv")
 @click.option("-o", "--output", "target", metavar="OUT.csv", help="Where the table goes.  [default: standard output]")
 @flags.inputs("predict")

@@ -7,6 +7,7 @@ import re
 import click
 
 from nhalf import units
+from nhalf.cli.help_pages import Grouped
 from nhalf.errors import InputError
 
 
@@ -21,7 +22,7 @@ class Count(click.types.IntParamType):
         return value if isinstance(value, int) else units.parse_count(str(value), where=param.opts[0] if param else "")
 
 
-class WithQuantities(click.Command):
+class WithQuantities(Grouped):
     """A command that refuses `-5us` as a negative quantity, and not as an option that it does not have."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

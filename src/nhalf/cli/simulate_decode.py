@@ -56,8 +56,8 @@ def _print(study: LoopStudy, paces: list[pacing.Pace], partial: str, next_comman
         return
     canvas = output.canvas()
     slow = [one.text for group in study.groups[: len(paces) - 1] for one in group if one.what == "slow"]
-    report.write(made, paces, canvas, tokens=tokens, slow=list(dict.fromkeys(slow)), partial=partial,
-                 whole=forms.everything())  # fmt: skip
+    told = list(dict.fromkeys(slow)) if forms.everything() else []
+    report.write(made, paces, canvas, tokens=tokens, slow=told, partial=partial)
     canvas.following(*next_commands)
     output.write(canvas.text)
 

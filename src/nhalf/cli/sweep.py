@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf.cli import flags, following, forms, output, page_file
+from nhalf.cli.help_pages import Grouped
 from nhalf.cli.quantities import Count
 from nhalf.cli.sweep_progress import Progress
 from nhalf.cli.sweep_table import Nothing, Standard, check_room, files_of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from nhalf.report.page import Page
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("model")
 @flags.inputs("sweep")
 @click.option("--axis", "texts", multiple=True, metavar="NAME=VALUES", help="One axis; repeat it. Batch and tp too.")

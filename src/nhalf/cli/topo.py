@@ -11,6 +11,7 @@ import click
 from nhalf.catalog import store
 from nhalf.catalog.topology import GENERATIONS, lender, machine
 from nhalf.cli import forms, output
+from nhalf.cli.help_pages import Grouped
 from nhalf.cli.quantities import Count
 from nhalf.errors import InputError
 from nhalf.evidence.readers.source import Source
@@ -19,7 +20,7 @@ from nhalf.loading.files import write_text
 from nhalf.report import topo as report
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("source")
 @click.option("--on", "system", metavar="SYSTEM", help="A system with these GPUs: says how fast an NVLink is.")
 @click.option(

@@ -10,6 +10,7 @@ import click
 
 from nhalf import units
 from nhalf.cli import forms, output
+from nhalf.cli.help_pages import Grouped
 from nhalf.cli.trace_next import next_commands
 from nhalf.decide.observed import fit_of
 from nhalf.errors import InputError, WeakEvidenceError
@@ -25,7 +26,7 @@ from nhalf.trace.difference import difference
 from nhalf.trace.study import Options, Study, study
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("files", nargs=-1, metavar="FILES...")
 @click.option("--links", metavar="LINK|FIT",
               help='"5us,400GB/s", a link of the catalogue, or a file of nhalf fit: JSON or links.toml.')  # fmt: skip

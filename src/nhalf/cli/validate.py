@@ -6,13 +6,14 @@ import click
 import numpy as np
 
 from nhalf.cli import flags, following, forms, output
+from nhalf.cli.help_pages import Grouped
 from nhalf.errors import InputError
 from nhalf.loading.case_options import options
 from nhalf.report import validate as report
 from nhalf.report.words import counted
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("cases", nargs=-1, metavar="[CASES]...")
 @click.option("--builtin", is_flag=True, help="Run the measured tables that ship, misses included.")
 @click.option("--fail-if", "gates", multiple=True, metavar="LIMIT", help="Exit 3 when it holds: 'median>10%'.")

@@ -8,9 +8,10 @@ import click
 
 from nhalf.cli import flags, forms, page_file
 from nhalf.cli.buy import answer
+from nhalf.cli.help_pages import Grouped
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("model")
 @flags.inputs("whatif")
 @click.option("--option", "texts", multiple=True, metavar="KEY=VALUE", help="One change; repeat it.")

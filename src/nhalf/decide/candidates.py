@@ -12,7 +12,7 @@ import numpy as np
 from nhalf.decide.little import settled
 from nhalf.points import Point, Points, at_batches
 from nhalf.predict.memory import FITS, usable_bytes
-from nhalf.predict.normal import Z80
+from nhalf.quantiles import Z80
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ import numpy as np
 
 from nhalf.points import Point, at_batches, points
 from nhalf.predict.band import LEVEL, SEED, draws
-from nhalf.predict.normal import Z80
+from nhalf.quantiles import Z80
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

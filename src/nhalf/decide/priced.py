@@ -12,7 +12,7 @@ import numpy as np
 from nhalf.breakdown import weighted_parts
 from nhalf.laws.across_nodes import across_nodes
 from nhalf.predict.band import DRAWS, LEVEL, SEED
-from nhalf.predict.normal import Z95
+from nhalf.quantiles import Z95
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -105,7 +105,10 @@ INPUTS: Final[tuple[Input, ...]] = (
         name="tp", read=read.counts, metavar="LIST", help="Tensor-parallel degrees: 1,2,4,8.", default="1",
         part="degrees", path="layout.tensor_parallel", column="tp", cell="degree", axis=True, option=True,
         commands=(*SCENARIO, "crossover", *TABLES),
-        said=(("plan", f"Tensor-parallel degrees {_LOOKED_AT}"), ("crossover", _LEGAL)),
+        said=(
+            ("plan", f"Tensor-parallel degrees {_LOOKED_AT}"), ("crossover", _LEGAL),
+            ("decode", "Tensor-parallel degrees.  [default: of 1,2,4,8 those that a node allows]"),
+        ),
     ),
     Input(
         name="pp", read=read.counts, metavar="LIST", help="Pipeline stages.", default="1", part="degrees",

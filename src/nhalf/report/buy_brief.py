@@ -26,24 +26,11 @@ _WIDTH: Final = 79
 _CELL: Final = 15
 """Characters of a gain and its range."""
 _FEW: Final = 4
-_SHORT: Final = {
-    "half the software time of a collective": "half the kernel software", "half the fixed time of a layer":
-    "half the layer overhead", "half the fixed time of a step": "half the step overhead",
-    "half the in-model excess of a collective": "half the rank waiting", "twice the memory bandwidth":
-    "2x HBM bandwidth", "twice the arithmetic": "2x arithmetic", "half the time of a launch by the host":
-    "half the host's launches",
-}  # fmt: skip
-_TIERS: Final = {"inside the node": "intra_node", "between nodes": "inter_node", "between racks": "inter_rack"}
 
 
 def _name(option: Option, system: System) -> str:
-    """Return an option in short: a change of links by what they are called there, or as it was written."""
-    for words, tier in _TIERS.items():
-        if option.name == f"a link {words} twice as wide":
-            return f"2x {link_name(system, tier)} bandwidth"
-        if option.name == f"half the latency of a link {words}":
-            return f"half the {link_name(system, tier)} latency"
-    return _SHORT.get(option.name, option.name)
+    """Return an option by its name, links inside a node by what they are called there."""
+    return option.name.replace("in-node link", link_name(system, "intra_node"))
 
 
 def brief(purchases: Sequence[Purchase], defaults: Sequence[Default], *, next_command: str, priced: bool) -> Brief:

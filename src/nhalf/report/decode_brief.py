@@ -59,19 +59,30 @@ def _several(comparison: Comparison, defaults: Sequence[Default], *, next_comman
     panels = comparison.panels
     systems = list(dict.fromkeys(panel.system for panel in panels))
     rows = [panel.fastest for panel in panels]
-    heads = [*(["<system"] if len(systems) > 1 else []), "batch", "<fastest", "ms/token", "tok/s", "tok/s/GPU"]
+    heads = [
+        *(["<system"] if len(systems) > 1 else []),
+        "batch",
+        "<fastest",
+        "ms/token",
+        "80 % range",
+        "tok/s",
+        "tok/s/GPU",
+    ]
     cells = [
         [
             *([panel.system] if len(systems) > 1 else []),
             f"{panel.batch:g}",
             panel.fastest.layout_name if panel.tied else "none fits",
-            *fields.cells(panel.fastest, ("tpot_s", "tokens_per_s_per_user", "tokens_per_s_per_gpu")),
+            *fields.cells(panel.fastest, ("tpot_s",)),
+            "-".join(fields.cells(panel.fastest, ("tpot_low_s", "tpot_high_s"))),
+            *fields.cells(panel.fastest, ("tokens_per_s_per_user", "tokens_per_s_per_gpu")),
         ]
         for panel in panels
     ]
-    found = verdict.of_flips(comparison)
+    found, faint = verdict.of_flips(comparison), _faint(panels)
     return Brief(
-        verdict=[" ".join(found) or _steady(panels)],
+        verdict=[" ".join(found) if found and not faint else _steady(panels)],
+        number=_beyond(panels),
         title=_title(rows[0], batch=False),
         bars=Bars(
             heads=heads,
@@ -84,7 +95,7 @@ def _several(comparison: Comparison, defaults: Sequence[Default], *, next_comman
         notes=["Each bar is a whole token: what part of it each is."],
         asked="What would save time?",
         savings=(),
-        closing=[*_advice(panels), *_floor(comparison, panels[0])],
+        closing=[*_advice(panels), *(_weak(found) if faint else []), *_floor(comparison, panels[0])],
         assumed=assumed(rows[0], defaults, batch=False),
         next_command=next_command,
     )
@@ -94,9 +105,40 @@ def _steady(panels: Sequence[Panel]) -> str:
     """Return that one layout is the fastest in all panels, or which is where."""
     names = {panel.fastest.layout_name for panel in panels if panel.tied}
     if len(names) == 1:
-        return f"{next(iter(names))} is fastest at every load asked for."
+        rates = [fields.count(panel.fastest.tokens_per_s_per_user) for panel in panels if panel.tied]
+        what = "prompt tokens/s" if panels[0].fastest.prefills else "tokens/s per user"
+        return f"{next(iter(names))} is fastest at every load asked for: {verdict.joined(rates)} {what}."
     told = [f"{panel.fastest.layout_name} at batch {panel.batch:g}" for panel in panels if panel.tied]
     return f"Fastest: {', '.join(told)}." if told else "No layout fits in memory."
+
+
+def _beyond(panels: Sequence[Panel]) -> str:
+    """Return by how much the next larger layout is slower in each panel, where that is one layout on one system."""
+    found = []
+    for panel in panels:
+        most = max((row.layout.devices for row in panel.tied), default=0)
+        found += [(row, panel) for row in panel.rows if row.layout.devices > most and row.fits_memory != "no"][:1]
+    names = {row.layout_name for row, _ in found}
+    if len(names) != 1 or len({panel.system for panel in panels}) > 1 or len(found) < len(panels):
+        return ""
+    slower = [percent(row.tpot_s / panel.fastest.tpot_s - 1) for row, panel in found]
+    crosses = any(row.crosses_nodes and not panel.fastest.crosses_nodes for row, panel in found)
+    why = ": its all-reduces cross nodes" if crosses else ""
+    return f"{names.pop()} is {verdict.joined(slower)} slower{why}."
+
+
+def _faint(panels: Sequence[Panel]) -> bool:
+    """Tell whether no change of a link saves what the model can tell from nothing, on the one system asked for."""
+    gains = [lever.gain for panel in panels if panel.tied for pair in of_links(panel.levers) for lever in pair]
+    return len({panel.system for panel in panels}) == 1 and max(gains, default=0.0) < TIE
+
+
+def _weak(found: Sequence[str]) -> list[str]:
+    """Return which of latency and bandwidth of the links buys more at which batch, though neither can be told."""
+    return [
+        f"Links: {text.partition(': ')[2].removesuffix('.')}; none reaches the model's error of {100 * TIE:.0f} %."
+        for text in found
+    ]
 
 
 def _advice(panels: Sequence[Panel]) -> list[str]:
@@ -257,13 +299,15 @@ def _savings(panel: Panel) -> list[Saving]:
     network = row.columns["collective_fixed"] / row.step_s / 2
     if row.layout.devices > 1:
         found.append(Saving(name="half the all-reduce latency", share=network, told=network >= TIE))
+    linked: list[str] = []
     for wider, quicker in of_links(panel.levers)[:1]:
         where = link_name(row.scenario.system, wider.path.split(".")[2])
         found.append(Saving(name=f"half the {where} latency", share=quicker.gain, told=quicker.gain >= TIE))
         found.append(Saving(name=f"2x {where} bandwidth", share=wider.gain, told=wider.gain >= TIE))
+        linked += [f"half the {where} latency", f"2x {where} bandwidth"]
     found.sort(key=lambda saving: -saving.share)
     first, last = found[: _MOST_SAVINGS - 2], found[_MOST_SAVINGS - 2 :]
-    of_link = [saving for saving in last if saving.name.startswith("2x ") and saving.name not in _NAMES.values()]
+    of_link = [saving for saving in last if saving.name in linked]
     return [*first, *(of_link or last)][:_MOST_SAVINGS]
 
 

@@ -23,7 +23,7 @@ _MOSTLY = 0.5
 """A rank that is the last to arrive at this share of the collectives sets the pace."""
 
 
-def write(  # noqa: PLR0913  all but the first three are choices of one page
+def write(
     made: Loop,
     paces: Sequence[Pace],
     canvas: Canvas,
@@ -31,12 +31,10 @@ def write(  # noqa: PLR0913  all but the first three are choices of one page
     tokens: int,
     slow: Sequence[str],
     partial: str = "",
-    whole: bool = True,
 ) -> None:
     """Write what the straggler costs, the table, and what each remedy gives back.
 
     `slow` are the texts of stragglers that do all of their work slower; `partial` says what was interrupted.
-    Unless it is `whole`, what the numbers rest on is left out.
     """
     base, *others = paces
     jitter_s = base.jitter_s
@@ -62,8 +60,7 @@ def write(  # noqa: PLR0913  all but the first three are choices of one page
         for one in paces
     ]
     canvas.table(["<straggler", "tokens/s", "lost", "step p50", "step p99", "<the others wait for"], rows)
-    if whole:
-        _rests_on(made, canvas, slow=slow)
+    _rests_on(made, canvas, slow=slow)
     for one in others:
         if one.behind < tokens:
             canvas.paragraph(f"  {one.straggler}: behind in {one.behind} of {counted(tokens, 'token')}.", indent="  ")
