@@ -240,7 +240,7 @@ def test_every_operation_has_a_page_that_fits(op: str, ranks: str, columns: int)
         ((*JOB[:6], "--sizes", "1MiB:1KiB"), ["run backwards"]),
         ((*JOB[:6], "-b", "8KiB"), ["-b", "8, 512K, 128M, 1G"]),
         ((*JOB[:6], "-f", "2"), ["no size of nccl-tests"]),
-        ((*JOB, "--library", "gloo"), ["--library", "gloo", "nccl"]),
+        ((*JOB, "--library", "gloo"), ["--library", "gloo", "nhalf catalog libraries"]),
         ((*JOB, "--mode", "lazy"), ["--mode", "graph, eager, host"]),
         ((*JOB, "--has", "nvlz"), ["--has", "Did you mean 'nvls'"]),
         ((*JOB, "--per-token", "two"), ["--per-token"]),

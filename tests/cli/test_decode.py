@@ -307,7 +307,7 @@ def test_a_config_file_or_its_folder_works_like_a_name(tmp_path: Path) -> None:
         ((*QUICK, "--weights", "fp7"), ["--weights", "fp7", "bf16"]),
         ((*QUICK, "--kv", "nvfp4"), ["--kv", "fp8"]),
         ((*QUICK, "--engine", "vlm"), ["vlm", "Did you mean 'vllm'?"]),
-        ((*QUICK, "--library", "gloo"), ["gloo", "nccl"]),
+        ((*QUICK, "--library", "gloo"), ["gloo", "nhalf catalog libraries"]),
         ((*QUICK, "--mode", "graphs"), ["--mode", "graphs", "Did you mean 'graph'?"]),
         ((*QUICK, "--set", "stack.step_time_s"), ["--set", "no '='"]),
         ((*QUICK, "--set", "stack.step_time=1ms"), ["stack.step_time", "Did you mean 'stack.step_time_s'?"]),

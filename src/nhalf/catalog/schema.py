@@ -41,12 +41,6 @@ class LinksFile(Table, frozen=True, kw_only=True):
     links: dict[str, dict[str, Any]]
 
 
-class RungsFile(Table, frozen=True, kw_only=True):
-    """The rungs of the hierarchy of memories and links by name, the nearest to the arithmetic first."""
-
-    rungs: dict[str, dict[str, Any]]
-
-
 _UNMEASURED = Ratio(
     value="1",
     source="nhalf-priors",

@@ -10,8 +10,8 @@ import numpy as np
 
 from nhalf.cli import flags, following, forms, output
 from nhalf.cli.help_pages import Grouped
+from nhalf.files.writing import write_text
 from nhalf.loading.case_options import options
-from nhalf.loading.files import write_text
 from nhalf.report import calibrate as report
 from nhalf.report.validate import left_out
 from nhalf.report.words import counted

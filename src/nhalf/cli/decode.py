@@ -13,9 +13,9 @@ from nhalf.cli import flags, forms, output, page_file
 from nhalf.cli import following as to_follow
 from nhalf.cli.help_pages import Grouped
 from nhalf.decide.comparison import compare
+from nhalf.files.writing import write_text
 from nhalf.loading.buying import within_a_node
 from nhalf.loading.degrees import FLAGS
-from nhalf.loading.files import write_text
 from nhalf.loading.readers import not_empty
 from nhalf.loading.scenario_file import write_request
 from nhalf.report import decode as report

@@ -12,7 +12,7 @@ from nhalf.cli.help_pages import Grouped
 from nhalf.errors import NoAnswerError, WeakEvidenceError
 from nhalf.evidence import gate
 from nhalf.evidence.comparison import compare
-from nhalf.loading.files import write_text
+from nhalf.files.writing import write_text
 from nhalf.loading.fitting import BATCHES, fitted, judged, marked, told, unread, used_for
 from nhalf.report import fit as report
 from nhalf.report.fit_answer import Answer

@@ -29,7 +29,7 @@ EXAMPLES: Final = {
     ),
     "compare": (
         "nhalf compare llama-3.1-70b --on h100-sxm --layout tp=8 --layout tp=16 --users 4",
-        "nhalf compare llama-3.1-70b --on h100-sxm,h200-sxm --users 64",
+        "nhalf compare llama-3.1-70b --on h100-sxm,h200-sxm --tp 8 --users 64",
     ),
     "collective": (
         "nhalf collective all-reduce --ranks 8 --on h100-sxm",

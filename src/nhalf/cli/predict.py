@@ -9,8 +9,8 @@ import click
 
 from nhalf.cli import flags, following, forms, output
 from nhalf.cli.help_pages import Grouped
+from nhalf.files.writing import write_text
 from nhalf.loading.case_options import options
-from nhalf.loading.files import write_text
 from nhalf.report import predict as report
 
 

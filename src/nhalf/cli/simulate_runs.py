@@ -14,7 +14,7 @@ from nhalf.cli.simulate_progress import Progress
 from nhalf.decide.agreement import Outcome, outcome
 from nhalf.decide.skewed import spread
 from nhalf.errors import InputError
-from nhalf.loading.files import write_text
+from nhalf.files.writing import write_text
 from nhalf.report import simulate as report
 from nhalf.report import simulate_draws as draws_report
 from nhalf.simulate.engine import run

@@ -16,7 +16,7 @@ from nhalf.cli.quantities import Count
 from nhalf.errors import InputError
 from nhalf.evidence.readers.source import Source
 from nhalf.evidence.readers.topo import read
-from nhalf.loading.files import write_text
+from nhalf.files.writing import write_text
 from nhalf.report import topo as report
 
 

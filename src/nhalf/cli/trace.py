@@ -14,8 +14,8 @@ from nhalf.cli.help_pages import Grouped
 from nhalf.cli.trace_next import next_commands
 from nhalf.decide.observed import fit_of
 from nhalf.errors import InputError, WeakEvidenceError
+from nhalf.files.writing import write_text
 from nhalf.loading import tracing
-from nhalf.loading.files import write_text
 from nhalf.printable import shown
 from nhalf.report import trace as report
 from nhalf.report import trace_difference

@@ -116,8 +116,3 @@ def _whole(cell: Any, name: str, where: str) -> int:  # noqa: ANN401
     if not number.is_integer():
         raise InputError(f"{name} {number!r} is not a whole number", where=where, allowed="1, 2, 3, ...")
     return int(number)
-
-
-def is_samples(given: object) -> bool:
-    """Return whether something is a sequence of samples rather than columns."""
-    return isinstance(given, (list, tuple)) and all(isinstance(item, Sample) for item in given)

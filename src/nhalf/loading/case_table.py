@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError
-from nhalf.loading.files import read_text
+from nhalf.files.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

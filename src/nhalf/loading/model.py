@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf.catalog import store
 from nhalf.errors import InputError
+from nhalf.files.reading import read_json, read_toml
 from nhalf.loading.dtypes import DTYPES
-from nhalf.loading.files import read_json, read_toml
 from nhalf.transformer import from_config, from_description
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.errors import InputError, did_you_mean
+from nhalf.files.reading import read_toml
 from nhalf.loading.choices import Request
-from nhalf.loading.files import read_toml
 from nhalf.loading.inputs import BY_NAME, NAME_OF, of_part
 from nhalf.loading.readers import count, counts, names
 

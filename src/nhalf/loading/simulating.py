@@ -10,9 +10,9 @@ from nhalf import units
 from nhalf.catalog import store
 from nhalf.decide.agreement import shape_for
 from nhalf.errors import InputError
+from nhalf.files.reading import read_json, read_text
 from nhalf.link import Link
 from nhalf.loading import simulate_checks
-from nhalf.loading.files import read_json, read_text
 from nhalf.simulate import programs, schedule, straggler
 from nhalf.simulate.engine import Conditions
 from nhalf.simulate.machine import Machine, Wiring, from_fabric, from_links, more_than_sold

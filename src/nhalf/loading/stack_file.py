@@ -11,7 +11,7 @@ from nhalf.catalog import store
 from nhalf.catalog.reading import convert, parse
 from nhalf.catalog.schema import Constants, SomeConstants, data
 from nhalf.errors import InputError
-from nhalf.loading.files import read_text
+from nhalf.files.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

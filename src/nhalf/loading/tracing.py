@@ -11,7 +11,7 @@ from nhalf.catalog import build, reading, stated, store
 from nhalf.catalog import files as catalogue
 from nhalf.collective import Op
 from nhalf.errors import InputError
-from nhalf.loading.files import read_json, read_text
+from nhalf.files.reading import read_json, read_text
 from nhalf.loading.links import link as read_link
 from nhalf.trace import pricing
 

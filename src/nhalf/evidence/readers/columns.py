@@ -75,11 +75,6 @@ def skip(line: Line, source: str, why: str) -> Skipped:
     return Skipped(file=source, line=line.number, why=why)
 
 
-def is_number(token: str) -> bool:
-    """Return whether a word is a number."""
-    return real(token) is not None
-
-
 def interval(token: str, unit: float) -> tuple[float | None, float | None]:
     """Return the ends [SI] of what a printed number stands for; None where it has digits to spare or reaches 0."""
     value, half = real(token), half_step(token)

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError
+from nhalf.files.reading import read_text
 from nhalf.loading.bench import block, perf, serving
 from nhalf.loading.bench.numbers import CONCURRENCY_BY
 from nhalf.loading.case_columns import DEGREES, NAMES, NUMBERS
 from nhalf.loading.case_defaults import check
 from nhalf.loading.case_table import Table, read_table
-from nhalf.loading.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
