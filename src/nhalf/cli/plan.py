@@ -118,9 +118,6 @@ def _require_answer(plans: Sequence[Named]) -> None:
         return
     refusals = []
     for system, found, asked in plans:
-        if told := plan_brief.unheld(found):
-            refusals.append(NoAnswerError(told.rstrip("."), where=system, do="take more devices, or quantise"))
-            continue
         try:
             require_answer(found, system, asked.suggestion())
         except NoAnswerError as error:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from nhalf import units
 from nhalf.decide.launch_lines import ENGINES, lines
 from nhalf.decide.layouts import name
-from nhalf.decide.little import finished_per_s
 from nhalf.engines.served import PLACEHOLDER
 from nhalf.predict.routed import measured_ways
 from nhalf.report.decode_brief import assumed, span
@@ -41,9 +40,10 @@ def brief(plan: Plan, asked: Asked) -> Brief:
     if chosen is None:
         return Brief(verdict=[verdict(plan), *judged], warn=True, next_command=asked.next_command)
     rows = list(plan.rows[:_SHOWN])
-    rows += [chosen] if chosen not in rows else []
+    if (chosen.layout, chosen.batch) not in {(row.layout, row.batch) for row in rows}:
+        rows.append(chosen)
     return Brief(
-        verdict=[_run(plan, chosen) if plan.chosen is not None else unheld(plan) or verdict(plan), *judged],
+        verdict=[_run(plan, chosen) if plan.chosen is not None else verdict(plan), *judged],
         warn=plan.chosen is None,
         number=" ".join([f"80 % range: {span(*chosen.band_s)} per token.", *(_odds(plan, chosen) or _first(chosen))]),
         title=f"{chosen.scenario.transformer.name} on {plan.gpus} {asked.system}{_lengths(chosen)}",
@@ -75,7 +75,7 @@ def several(plans: Sequence[Named], *, next_command: str) -> Brief:
             names=[],
             parts=[[_score(plan, row) if row is not None else 0.0] for _, plan, row in shown],
             remarks=[
-                "" if row is None else "beyond the limits" if plan.chosen is None else row.binding
+                "" if row is None else "beyond the limits" if plan.chosen is None else _binds(row)
                 for _, plan, row in shown
             ],
         ),
@@ -105,19 +105,9 @@ def _first(chosen: Choice) -> list[str]:
     return [] if chosen.ttft_s is None else [f"First token: {units.format_time(chosen.ttft_s[0])}."]
 
 
-def unheld(plan: Plan) -> str:
-    """Return that no layout keeps up with a rate, or its limit so often, and which comes nearest; else nothing."""
-    row, wish = plan.nearest, plan.wish
-    if row is None:
-        return ""
-    if wish.rate_per_s is not None and (most := float(finished_per_s(row.points)[row.place])) < wish.rate_per_s:
-        near = f"{row.layout_name} comes nearest and finishes {most:.3g}"
-        return f"No queue settles at {wish.rate_per_s:g} requests/s: {near}."
-    if wish.odds is None or wish.tpot_s is None:
-        return ""
-    kept_s = float(row.candidate.tpot_at(wish.odds)[row.place])
-    near = f"{row.layout_name} at batch {row.batch} keeps {units.format_time(1.005 * kept_s)} so often"
-    return f"No layout keeps {units.format_time(wish.tpot_s)} in {100 * wish.odds:g} % of cases: {near}."
+def _binds(row: Choice) -> str:
+    """Return what binds a layout, in the words of the other first screens."""
+    return "per-layer overhead" if row.binding == "launch" else row.binding
 
 
 def users(plan: Plan, row: Choice) -> int:
@@ -130,7 +120,7 @@ def _even(plan: Plan, chosen: Choice) -> list[str]:
     row = plan.even
     if row is None:
         return []
-    if (row.layout, row.batch) == (chosen.layout, chosen.batch):
+    if plan.chosen is not None and (row.layout, row.batch) == (chosen.layout, chosen.batch):
         return ["Even odds would choose the same."]
     load = f"{name(row.layout)} for {users(plan, row):,} users"
     return [f"Even odds would allow {load}: {rate(_score(plan, row))} {_unit(plan)}, {units.format_time(row.tpot_s)}."]
@@ -172,7 +162,7 @@ def _bars(plan: Plan, rows: Sequence[Choice]) -> Bars:
         ],
         names=[],
         parts=[[_score(plan, row)] for row in rows],
-        remarks=[{"yes": row.binding, "marginal": "perhaps", "no": "beyond the limits"}[row.meets] for row in rows],
+        remarks=[{"yes": _binds(row), "marginal": "perhaps", "no": "beyond the limits"}[row.meets] for row in rows],
         tones=["good" if row is plan.chosen else "warn" if row.meets != "yes" else "plain" for row in rows],
     )
 
@@ -180,7 +170,7 @@ def _bars(plan: Plan, rows: Sequence[Choice]) -> Bars:
 def _notes(plan: Plan, rows: Sequence[Choice]) -> list[str]:
     """Return how many layouts there are, and what was not measured."""
     left = sum(plan.refused.values())
-    rest = f", {left} do not" if left else ""
+    rest = f", {left} {'does' if left == 1 else 'do'} not" if left else ""
     found = [f"{len(plan.rows)} layouts fit{rest}; each is shown at its best load."] if len(plan.rows) > 1 else []
     sent = [row for row in rows if row.layout.routed_exchange == "all-to-all"]
     if any(not measured_ways(row.scenario) for row in sent):

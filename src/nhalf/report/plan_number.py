@@ -34,12 +34,13 @@ def span(row: Choice) -> str:
 
 
 def tenths(plan: Plan, row: Choice) -> int | None:
-    """Return in how many of ten cases a run keeps the limit of a token; None where the band lies within it.
+    """Return in how many of ten cases a run keeps the limit of a token; None where that is certain.
 
-    The search holds the middle of the band against the limit. A band is log-normal on each side of its middle.
+    It is certain where the band lies within the limit, unless odds were asked for. The search holds the middle of the
+    band against the limit. A band is log-normal on each side of its middle.
     """
     limit, (low_s, high_s) = plan.wish.tpot_s, row.band_s
-    if limit is None or high_s <= limit or low_s >= row.tpot_s:
+    if limit is None or low_s >= row.tpot_s or (high_s <= limit and plan.wish.odds is None):
         return None
     side = math.log(high_s / row.tpot_s) if limit >= row.tpot_s else math.log(row.tpot_s / low_s)
     return round(10 * normal_below(math.log(limit / row.tpot_s) / side * Z80))

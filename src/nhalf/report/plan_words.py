@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from nhalf import units
 from nhalf.decide.layouts import name
 from nhalf.decide.levers import levers
+from nhalf.decide.little import finished_per_s
 from nhalf.decide.regime import TIE
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.report.verdict import WORDS, joined, percent
@@ -82,11 +83,30 @@ def _marginal(plan: Plan, chosen: Choice) -> str:
     return f"Not for certain: {joined(reasons)}." if reasons else ""
 
 
+def _unheld(plan: Plan) -> str:
+    """Return that no layout keeps up with a rate, or its limit so often, and which comes nearest; else nothing."""
+    row, wish = plan.nearest, plan.wish
+    if row is None:
+        return ""
+    if wish.rate_per_s is not None and (most := float(finished_per_s(row.points)[row.place])) < wish.rate_per_s:
+        near = f"{name(row.layout)} comes nearest and finishes {most:.3g}"
+        return f"No queue settles at {wish.rate_per_s:g} requests/s: {near}."
+    if wish.odds is None or wish.tpot_s is None:
+        return ""
+    kept_s = float(row.candidate.tpot_at(wish.odds)[row.place])
+    if kept_s <= wish.tpot_s:
+        return ""
+    near = f"{name(row.layout)} at batch {row.batch} keeps {units.format_time(1.005 * kept_s)} so often"
+    return f"No layout keeps {units.format_time(wish.tpot_s)} in {100 * wish.odds:g} % of cases: {near}."
+
+
 def _infeasible(plan: Plan) -> str:
     """Return that nothing holds the limits, what comes nearest, and what would have to change."""
     near = plan.nearest
     if near is None:
         return "No layout fits in memory."
+    if told := _unheld(plan):
+        return told
     text = f"No layout{' holds' + limits(plan).replace(' within', '') if limits(plan) else ''}: the nearest is "
     text += f"{name(near.layout)}, batch {near.batch}, with {units.format_time(near.tpot_s)} per token"
     first = near.ttft_s
@@ -129,6 +149,8 @@ def require_answer(plan: Plan, system: str, suggestions: str = "") -> None:
                 f"{tried} of {on}, and none fits in memory",
                 where=system, do=suggestions or "add devices, or quantise with --weights",
             )  # fmt: skip
+        if told := _unheld(plan):
+            raise NoAnswerError(told.rstrip("."), where=system, do="take more devices, or quantise")
         raise NoAnswerError(_infeasible(plan), where=system)
 
 
