@@ -18,6 +18,13 @@ def normal_below(deviations: float) -> float:
     return 0.5 * math.erfc(-deviations / math.sqrt(2.0))
 
 
+def deviations(part: float) -> float:
+    """Return the number of standard deviations below which a part [1] of a normal lies."""
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(part)
+
+
 def student(freedom: int, level: float = 0.95) -> float:
     """Return the half-width of the two-sided interval of a level [1] of Student's t, in standard errors."""
     from scipy.special import stdtrit

@@ -98,10 +98,17 @@ def test_what_both_share_cancels(system: str) -> None:
 
 
 def test_modelled_communication_is_a_doubt_of_each_alone() -> None:
-    inside, across = paired(load(tp=4), load(tp=8)), paired(load(tp=16), load(tp=32))
+    inside = paired(load(tp=4), load(tp=8))
+    across = paired(load(tp=16, library="nccl-plan"), load(tp=32, library="nccl-plan"))
     assert links_doubt(load(tp=8)) == (0.0, 0.0)
     width = math.log(across.ratio_high / across.ratio_low)
     assert width > 1.5 * math.log(inside.ratio_high / inside.ratio_low)
+
+
+def test_the_constants_of_one_fabric_are_a_doubt_that_both_share() -> None:
+    assert links_doubt(load(tp=16)) == (0.0, 0.0)
+    across, one = paired(load(tp=16), load(tp=32)), paired(load(tp=8), load(tp=16))
+    assert math.log(one.ratio_high / one.ratio_low) > 1.05 * math.log(across.ratio_high / across.ratio_low)
 
 
 def test_a_deployment_against_itself_is_even() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from nhalf.decide.little import settled
 from nhalf.points import Point, Points, at_batches
 from nhalf.predict.memory import FITS, usable_bytes
-from nhalf.quantiles import Z80
+from nhalf.quantiles import Z80, deviations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +95,7 @@ class Candidate:
         found = self.points
         if odds is None:
             return found.tpot_s
-        kept: Array = found.tpot_s * (found.tpot_high_s / found.tpot_s) ** (NormalDist().inv_cdf(odds) / Z80)
+        kept: Array = found.tpot_s * (found.tpot_high_s / found.tpot_s) ** (deviations(odds) / Z80)
         return kept
 
     @property

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.points import Point, at_batches, points
-from nhalf.predict.band import LEVEL, SEED, draws
+from nhalf.predict.band import LEVEL, SEED, draws, is_unseen
 from nhalf.quantiles import Z80
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ LARGEST: Final = 1024
 _MOST: Final = 8192
 _FACTOR: Final = "stack.library.tuner_factor"
 _CACHE: Final = "workload.kv_bytes"
-_REMEDIES: Final = "stack.remedies."
 _SHARED_STREAM, _OWN_STREAM, _LINK_STREAM = 11, 12, 13
 
 
@@ -128,13 +127,14 @@ def _drawn(side: Side, stream: int) -> Array:
 def _is_drawn(scenario: Scenario, path: str, origin: Datum) -> bool:
     """Tell whether an input is drawn: all where no run was compared, else those that the compared runs did not have.
 
-    The factor of modelled communication is none of them: each deployment has a doubt of its own about that.
+    The factor of modelled communication is none of them: each deployment has a doubt of its own about that. The
+    constants of a fabric are: both deployments run over the same.
     """
     if path == _FACTOR:
         return False
     if scenario.workload.phase == "prefill" or not any(scenario.residual):
         return True
-    return origin.kind == "given" or path.startswith(_REMEDIES) or (path == _CACHE and origin.kind == "assumed")
+    return is_unseen(scenario, path, origin) or (path == _CACHE and origin.kind == "assumed")
 
 
 def _normal(*stream: int) -> Array:

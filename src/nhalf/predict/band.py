@@ -163,19 +163,20 @@ def _untried(scenario: Scenario) -> float:
 def _changed(scenario: Scenario, time: Array) -> tuple[Array, Array]:
     """Return how far [logarithm] inputs with an interval that no run was compared with move the steps."""
     nothing = np.zeros(len(time))
-    leaves = scenario.layout.devices > scenario.system.fabric.devices_per_node
-    drawn = draws(
-        scenario,
-        among=lambda path, origin: leaves if path.startswith(_TRANSPORT) else _foreign(path, origin),
-    )
+    drawn = draws(scenario, among=lambda path, origin: is_unseen(scenario, path, origin))
     if not drawn:
         return nothing, nothing
     low, high = _drawn(scenario, len(time), drawn, np.ones(DRAWS))
     return np.log(low / time), np.log(high / time)
 
 
-def _foreign(path: str, origin: Datum) -> bool:
-    """Tell whether an input is one that the compared runs did not have: given by the user, or a remedy."""
+def is_unseen(scenario: Scenario, path: str, origin: Datum) -> bool:
+    """Tell whether an input is one that the compared runs did not have.
+
+    That is what the user gave, a remedy, and the constants of a fabric where the layout leaves its node.
+    """
+    if path.startswith(_TRANSPORT):
+        return bool(scenario.layout.devices > scenario.system.fabric.devices_per_node)
     return path != _CACHE and (origin.kind == "given" or path.startswith(_REMEDIES))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.decide.launch_lines import ENGINES, lines
+from nhalf.decide.launch_lines import lines
 from nhalf.decide.layouts import name
 from nhalf.engines.served import PLACEHOLDER
 from nhalf.predict.routed import measured_ways
@@ -202,9 +202,8 @@ def _launch(plan: Plan, asked: Asked) -> list[str]:
     if plan.chosen is None:
         return []
     engine = plan.chosen.scenario.stack.engine
-    line = lines(plan.chosen.layout, served(plan.chosen, asked.served_model)).get(
-        engine if engine in ENGINES else "vllm"
-    )
+    every = lines(plan.chosen.layout, served(plan.chosen, asked.served_model))
+    line = every.get(engine, next(iter(every.values())))
     if line is None or not line.command:
         return [f"# {engine} cannot launch it{f': {line.reason}' if line is not None and line.reason else ''}"]
     return [*(f"# {also}" for also in line.also if also.startswith(f"{PLACEHOLDER} ")), line.command]
