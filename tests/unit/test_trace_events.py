@@ -16,6 +16,7 @@ import pytest
 from tests.unit.trace_runs import NCCL, Plan, make
 
 from nhalf.errors import InputError, WeakEvidenceError
+from nhalf.report import trace_brief
 from nhalf.report.trace import verdict
 from nhalf.trace import events, kineto, sources
 from nhalf.trace.recognition import standard
@@ -437,6 +438,7 @@ def test_the_first_line_says_what_damage_took_and_a_fifth_is_too_much(tmp_path: 
     found = study([str(path)], Options())
     assert found.lost == pytest.approx(0.02)
     assert verdict(found).startswith("Damage took 2 % of the events; of the rest: exposed communication takes")
+    assert trace_brief.brief(found, next_commands=[]).verdict[0] == "Damage took 2 % of the events."
     path.write_bytes(text.replace(b'"dur"', b"\x01dur", 300))
     with pytest.raises(WeakEvidenceError, match=r"30 % of its events are lost to damage \(300 of 1000\)"):
         study([str(path)], Options())

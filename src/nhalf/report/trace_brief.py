@@ -32,13 +32,14 @@ def brief(study: Study, *, next_commands: Sequence[str]) -> Brief:
     remarks = [command.removeprefix("# ") for command in next_commands if command.startswith("# ")]
     return Brief(
         verdict=[
+            *damage,
             *_late(study),
             f"Exposed communication takes {share} of a step: {_KINDS[domination(study)]}.",
         ],
         number=number(study),
         title=f"Mean of {counted(len(study.timeline.labels), 'step')}, {counted(len(study.timeline.traces), 'rank')}",
         bars=_bars(study),
-        notes=[*damage, *study.notes[:1]],
+        notes=study.notes[:1],
         asked="What would help?",
         savings=_savings(study),
         closing=[_floor(study), *(f"Next: give {remark}." for remark in remarks)],
