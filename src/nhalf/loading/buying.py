@@ -56,7 +56,7 @@ def within_a_node(request: Request) -> tuple[Request, tuple[Default, ...]]:
         except InputError:
             continue
         found.append(degree)
-    found = [degree for degree in found if all(degree <= fabric.devices_per_host for fabric in fabrics)] or [1]
+    found = [degree for degree in found if all(degree <= fabric.devices_per_node for fabric in fabrics)] or [1]
     taken = Default(flag="--tp", value=",".join(map(str, found)), reason="what the model allows within a node")
     return replace(request, degrees=Degrees(tp=tuple(found))), (taken,)
 

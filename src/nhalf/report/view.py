@@ -179,10 +179,11 @@ def _savings(savings: Sequence[Saving], canvas: Canvas) -> None:
     most = max((saving.share for saving in savings if saving.share > 0), default=1.0)
     wide = max(len(saving.name) for saving in savings)
     digits = max(len(percent(saving.share)) for saving in savings)
+    room = max(4, min(13, canvas.width - wide - digits - 29))
     for saving in savings:
-        bar = length(max(saving.share, 0.0) / most * 13)
+        bar = length(max(saving.share, 0.0) / most * room)
         note = saving.note if saving.told else "within the model's error"
-        line = f"  {saving.name:<{wide}}  {percent(saving.share):>{digits}}  {bar:<13}  {note}"
+        line = f"  {saving.name:<{wide}}  {percent(saving.share):>{digits}}  {bar:<{room}}  {note}"
         canvas.styled(line.rstrip(), "" if saving.told else STYLES["quiet"])
 
 
