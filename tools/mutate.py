@@ -80,7 +80,7 @@ MUTANTS: Final = tuple(
         ("evidence/checks.py", "_SLOW_FLOOR: Final = 3.0", "_SLOW_FLOOR: Final = 3.5", _DOUBTS),
         ("evidence/checks.py", "_SLOW_LINK: Final = 50.0", "_SLOW_LINK: Final = 40.0", _DOUBTS),
         # trace: who is named, and why
-        ("trace/fixed.py", "_LOWER = 0.1", "_LOWER = 0.2", _TRACE),
+        ("trace/fixed_time.py", "_LOWER = 0.1", "_LOWER = 0.2", _TRACE),
         ("trace/stragglers.py", "_LEAST_SHARE = 0.005", "_LEAST_SHARE = 0.02", _TRACE),
         ("trace/stragglers.py", "_AGREES = 0.4", "_AGREES = 0.9", _TRACE),
         ("trace/cause.py", "_MOSTLY = 0.6", "_MOSTLY = 0.7", _TRACE),

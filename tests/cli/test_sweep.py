@@ -168,7 +168,7 @@ def test_a_cluster_that_loses_a_worker_writes_the_same_file(scenario: str, clust
 
 def test_a_cluster_that_is_not_there_is_named(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
     del scenario
-    monkeypatch.setattr("nhalf.decide.farm.PATIENCE_S", 1)
+    monkeypatch.setattr("nhalf.decide.workers.PATIENCE_S", 1)
     message = refused("sweep", "scenario.toml", "--axis", "tp=1", "-o", "x.csv", "--cluster", "tcp://127.0.0.1:1")
     assert "no scheduler answers at tcp://127.0.0.1:1" in message
     assert not list(Path().glob("x.csv*"))

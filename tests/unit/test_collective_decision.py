@@ -13,8 +13,8 @@ from nhalf.citation import Datum
 from nhalf.collective import Mode, Op
 from nhalf.decide.choice import choice, choices, plan
 from nhalf.decide.collective import flips, rows
+from nhalf.decide.collective_case import Question
 from nhalf.decide.fixed_time import Pair, alike, decompose, launch_pairs, launch_s
-from nhalf.decide.question import Question
 from nhalf.errors import InputError
 from nhalf.fabric import Span
 from nhalf.laws.collective.bandwidth import bus_factor, busbw

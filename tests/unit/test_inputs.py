@@ -38,7 +38,7 @@ from nhalf.cli.decode import decode
 from nhalf.loading.axes import grid
 from nhalf.loading.case_table import Table
 from nhalf.loading.cases import cases
-from nhalf.loading.offers import options
+from nhalf.loading.purchase_options import options
 from nhalf.loading.request import Request, scenarios
 from nhalf.loading.scenario_file import read_request
 

@@ -13,7 +13,7 @@ from nhalf.loading.case_table import Table
 from nhalf.loading.cases import cases
 from nhalf.loading.choices import Request
 from nhalf.loading.degrees import Degrees
-from nhalf.loading.offers import options
+from nhalf.loading.purchase_options import options
 from nhalf.loading.request import scenarios
 from nhalf.loading.scenario_file import read_request, write_request
 

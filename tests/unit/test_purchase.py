@@ -13,7 +13,7 @@ from nhalf.decide.option import ANOTHER_STACK, SAME_STACK, Move, Option
 from nhalf.decide.purchase import purchase
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.loading import Degrees, Request, scenarios
-from nhalf.loading.offers import options, parse
+from nhalf.loading.purchase_options import options, parse
 
 if TYPE_CHECKING:
     from nhalf.decide.purchase import Purchase

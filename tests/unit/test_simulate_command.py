@@ -14,7 +14,7 @@ import pytest
 
 from nhalf.cli.decode import decode
 from nhalf.cli.simulate import simulate
-from nhalf.decide import instead, pacing
+from nhalf.decide import pacing, straggler_remedies
 from nhalf.errors import InputError, NhalfError, NoAnswerError
 from nhalf.simulate import kernels
 from nhalf.simulate.programs import PROGRAMS
@@ -272,7 +272,7 @@ def test_an_interrupted_loop_leaves_a_labelled_partial(
     for form in ((), ("--json",)):
         left = iter(range(calls - 1))
         arguments = ["decode", "llama-3.1-70b", "--on", "h100-sxm", "--tokens", "5", "--straggler", "rank 3: 20us"]
-        both = mock.patch.multiple(pacing, pace=stop), mock.patch.multiple(instead, pace=stop)
+        both = mock.patch.multiple(pacing, pace=stop), mock.patch.multiple(straggler_remedies, pace=stop)
         with both[0], both[1], pytest.raises(click.Abort):
             simulate.main([*arguments, *form], standalone_mode=False)
     captured = capsys.readouterr()

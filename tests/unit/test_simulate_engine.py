@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.link import Link
-from nhalf.simulate import everyone, network, rounds
+from nhalf.simulate import all_ranks, network, rounds
 from nhalf.simulate.building import Builder, together
 from nhalf.simulate.engine import Conditions, run
 from nhalf.simulate.path import by_cause, critical_path, utilisation
@@ -191,7 +191,7 @@ def test_all_pairs_without_a_list_are_those_of_the_events(
     events = run(program, net, conditions, engine="events").finished_s
     monkeypatch.setattr(rounds, "_WORTH_NO_LIST", 0)
     for cells in (2**24, 130):
-        monkeypatch.setattr(everyone, "_CELLS", cells)
+        monkeypatch.setattr(all_ranks, "_CELLS", cells)
         assert run(program, net, conditions, engine="arrays").finished_s == pytest.approx(events, rel=1e-9)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nhalf.link import Link
-from nhalf.simulate import agenda, binary_heap, compiled, flows, kernels, network, sharing, tables
+from nhalf.simulate import binary_heap, compiled, event_queue, flows, kernels, network, sharing, tables
 from nhalf.simulate.engine import Conditions, run
 from nhalf.simulate.programs import build
 from nhalf.simulate.programs.shape import Shape
@@ -22,15 +22,15 @@ LINK = Link(5e-6, 50e9)
 
 @given(moves=st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 5), st.integers(0, 40))), max_size=60))
 def test_both_agendas_give_events_in_one_order(moves: list[tuple[int, int] | None]) -> None:
-    plain, arrays = agenda.empty(64), binary_heap.empty(64)
+    plain, arrays = event_queue.empty(64), binary_heap.empty(64)
     for move in moves:
         if move is not None:
-            agenda.put(plain, *move)
+            event_queue.put(plain, *move)
             binary_heap.put(arrays, *move)
-        due = agenda.next_time(plain)
+        due = event_queue.next_time(plain)
         assert binary_heap.next_time(arrays) == due
-        if move is None and due < agenda.NEVER:
-            assert binary_heap.take(arrays) == agenda.take(plain)
+        if move is None and due < event_queue.NEVER:
+            assert binary_heap.take(arrays) == event_queue.take(plain)
 
 
 def test_an_agenda_in_arrays_says_when_it_is_full() -> None:
@@ -74,7 +74,7 @@ def test_rounds_share_what_is_the_same_of_them() -> None:
     assert received.tolist() == graph.target_step.tolist()
 
 
-@pytest.mark.parametrize("module", [agenda, binary_heap, flows, sharing, kernels])
+@pytest.mark.parametrize("module", [event_queue, binary_heap, flows, sharing, kernels])
 def test_compiled_kernels_are_called_after_every_source(
     module: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +99,7 @@ def test_kernels_compile_where_nothing_can_be_written(monkeypatch: pytest.Monkey
 
 
 def test_the_sources_of_compiled_kernels_are_all_that_they_import() -> None:
-    known = {agenda, binary_heap, flows, sharing, kernels}
+    known = {event_queue, binary_heap, flows, sharing, kernels}
     for module in known:
         for value in vars(module).values():
             home = getattr(value, "__module__", "")

@@ -10,7 +10,7 @@ import pytest
 
 from nhalf import loading
 from nhalf.breakdown import columns
-from nhalf.decide import instead, pacing
+from nhalf.decide import pacing, straggler_remedies
 from nhalf.errors import InputError
 from nhalf.predict.step import decode
 from nhalf.simulate import engine
@@ -79,7 +79,8 @@ def test_remedies_give_back_what_they_say() -> None:
     loop = made()
     behind = (parse("rank 3: 1.5x", 8),)
     found = {
-        one.name: one.tokens_per_s for one in instead.remedies(instead.alternatives(loop), behind, tokens=10, seed=1)
+        one.name: one.tokens_per_s
+        for one in straggler_remedies.remedies(straggler_remedies.alternatives(loop), behind, tokens=10, seed=1)
     }
     assert found["remove or replace it"] == pytest.approx(pace().tokens_per_s)
     smaller = loading.load("llama-3.1-70b", on="h100-sxm", tp=4, batch=4)
@@ -108,15 +109,15 @@ def test_tokens_that_are_alike_are_played_once(text: str, draws: set[int]) -> No
 
 
 def test_no_remedy_is_an_algorithm_that_no_library_runs_across_nodes() -> None:
-    names = [one.name for one in instead.alternatives(made(tp=16))]
+    names = [one.name for one in straggler_remedies.alternatives(made(tp=16))]
     assert "ring instead of hierarchical" in names
     assert not [name for name in names if "shot" in name]
-    assert [one.name for one in instead.alternatives(made()) if one.name.startswith("two-shot")]
+    assert [one.name for one in straggler_remedies.alternatives(made()) if one.name.startswith("two-shot")]
 
 
 def test_no_remedy_is_a_group_that_does_not_fit_in_memory() -> None:
     loop = pacing.loop(loading.load("llama-3.1-405b", on="h100-sxm", tp=16))
-    assert not [one.name for one in instead.alternatives(loop) if "smaller" in one.name]
+    assert not [one.name for one in straggler_remedies.alternatives(loop) if "smaller" in one.name]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,10 @@ def test_the_loop_of_every_wiring_takes_the_predicted_step(system: str, tp: int,
 
 
 def test_a_torus_is_offered_algorithms_of_neighbours_only() -> None:
-    names = [one.name for one in instead.alternatives(pacing.loop(loading.load("llama-3.1-8b", on="tpu-v5e", tp=4)))]
+    names = [
+        one.name
+        for one in straggler_remedies.alternatives(pacing.loop(loading.load("llama-3.1-8b", on="tpu-v5e", tp=4)))
+    ]
     assert [name for name in names if " instead of " in name] == ["ring instead of torus-2d"]
 
 

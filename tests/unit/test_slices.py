@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from nhalf.decide.farm import here
 from nhalf.decide.grid import Grid, Tally
-from nhalf.decide.slices import MOST, centre, cut, idle, names, scenario, values
+from nhalf.decide.grid_slices import MOST, centre, cut, idle, names, scenario, values
+from nhalf.decide.workers import here
 from nhalf.loading import Degrees, Request
 from nhalf.loading.axes import Loaded, grid
 from nhalf.predict.step import decode

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nhalf.decide import farm
+from nhalf.decide import workers
 from nhalf.decide.grid import TASK_POINTS, Tally
 from nhalf.decide.sweep import CHUNK
 from nhalf.errors import InputError
@@ -41,7 +41,7 @@ def small() -> Grid:
     return made("tp=2,3,8", "batch=1:5", f"{LATENCY}=1us:5us:4")
 
 
-def write(path: Path, made: Grid, answered: Iterable[farm.Answered]) -> Tally:
+def write(path: Path, made: Grid, answered: Iterable[workers.Answered]) -> Tally:
     tally, file = Tally(), writer(path)
     for task, answers in answered:
         tally.add(made, task, answers)
@@ -78,7 +78,7 @@ def same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
 @pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
 def test_every_format_holds_every_point_in_order(tmp_path: Path, small: Grid, suffix: str) -> None:
     path = tmp_path / f"out.{suffix}"
-    tally = write(path, small, farm.here(small, small.tasks(7)))
+    tally = write(path, small, workers.here(small, small.tasks(7)))
     found = rows(path)
     assert (len(found), tally.points, tally.legal) == (60, 60, 40)
     assert [row["tp"] for row in found] == [2] * 20 + [3] * 20 + [8] * 20
@@ -96,7 +96,7 @@ def test_the_formats_agree(tmp_path: Path, small: Grid) -> None:
     found = []
     for suffix in ("csv", "json", "parquet"):
         path = tmp_path / f"out.{suffix}"
-        write(path, small, farm.here(small, small.tasks()))
+        write(path, small, workers.here(small, small.tasks()))
         found.append(rows(path))
     assert same(found[0], found[1])
     assert same(found[1], found[2])
@@ -105,9 +105,9 @@ def test_the_formats_agree(tmp_path: Path, small: Grid) -> None:
 def test_csv_without_polars_reads_back_as_the_same_numbers(
     tmp_path: Path, small: Grid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path / "fast.csv", small, farm.here(small, small.tasks()))
+    write(tmp_path / "fast.csv", small, workers.here(small, small.tasks()))
     monkeypatch.setattr(sweep_file, "_polars", lambda: None)
-    write(tmp_path / "plain.csv", small, farm.here(small, small.tasks()))
+    write(tmp_path / "plain.csv", small, workers.here(small, small.tasks()))
     assert same(rows(tmp_path / "fast.csv"), rows(tmp_path / "plain.csv"))
     with pytest.raises(InputError) as refusal:
         writer(tmp_path / "out.parquet")
@@ -116,27 +116,27 @@ def test_csv_without_polars_reads_back_as_the_same_numbers(
 
 @pytest.mark.parametrize("points", [1, 7, 1000])
 def test_the_size_of_a_task_changes_nothing(tmp_path: Path, small: Grid, points: int) -> None:
-    write(tmp_path / "one.csv", small, farm.here(small, small.tasks()))
-    write(tmp_path / "two.csv", small, farm.here(small, small.tasks(points)))
+    write(tmp_path / "one.csv", small, workers.here(small, small.tasks()))
+    write(tmp_path / "two.csv", small, workers.here(small, small.tasks(points)))
     assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two.csv").read_bytes()
 
 
 def test_processes_give_the_same_file(tmp_path: Path, small: Grid) -> None:
-    write(tmp_path / "one.csv", small, farm.here(small, small.tasks()))
-    write(tmp_path / "two.csv", small, farm.processes(small, small.tasks(7), 2))
+    write(tmp_path / "one.csv", small, workers.here(small, small.tasks()))
+    write(tmp_path / "two.csv", small, workers.processes(small, small.tasks(7), 2))
     assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two.csv").read_bytes()
 
 
 def test_tasks_of_any_size_make_the_same_parquet_in_order(tmp_path: Path, small: Grid) -> None:
-    write(tmp_path / "one.parquet", small, farm.here(small, small.tasks()))
-    write(tmp_path / "two.parquet", small, farm.here(small, small.tasks(7)))
+    write(tmp_path / "one.parquet", small, workers.here(small, small.tasks()))
+    write(tmp_path / "two.parquet", small, workers.here(small, small.tasks(7)))
     assert pl.read_parquet(tmp_path / "one.parquet").equals(pl.read_parquet(tmp_path / "two.parquet"))
 
 
 def test_a_file_that_is_not_whole_does_not_have_its_name(tmp_path: Path, small: Grid) -> None:
     for suffix in ("csv", "parquet"):
         file = writer(tmp_path / f"out.{suffix}")
-        task, answers = next(iter(farm.here(small, small.tasks())))
+        task, answers = next(iter(workers.here(small, small.tasks())))
         file.write(columns(small, task, answers))
         file.abandon()
         assert not (tmp_path / f"out.{suffix}").exists()
@@ -144,7 +144,7 @@ def test_a_file_that_is_not_whole_does_not_have_its_name(tmp_path: Path, small: 
 
 def test_the_tally_has_the_fastest_that_fits_and_every_reason(small: Grid) -> None:
     tally = Tally()
-    for task, answers in farm.here(small, small.tasks(7)):
+    for task, answers in workers.here(small, small.tasks(7)):
         tally.add(small, task, answers)
     assert tally.best is not None
     assert tally.best.axes["tp"] == 8
@@ -157,7 +157,7 @@ def test_a_sweep_of_many_points_holds_few_of_them() -> None:
     many = made("batch=1:100", f"{LATENCY}=1us:5us:100", f"{BANDWIDTH}=100GB/s:900GB/s:100")
     tracemalloc.start()
     seen = 0
-    for task, answers in farm.here(many, many.tasks(4 * CHUNK)):
+    for task, answers in workers.here(many, many.tasks(4 * CHUNK)):
         seen += task.points
         assert answers is not None
         if seen > 400_000:
@@ -183,7 +183,7 @@ def test_a_point_of_a_grid_costs_about_what_one_of_a_sweep_does() -> None:
     plain = whole = float("inf")
     for _ in range(7):  # in turn, so that a busy moment of the machine falls on both
         plain = min(plain, seconds(lambda: sweep(scenario, axes)))
-        whole = min(whole, seconds(lambda: [columns(many, *each) for each in farm.here(many, many.tasks())]))
+        whole = min(whole, seconds(lambda: [columns(many, *each) for each in workers.here(many, many.tasks())]))
     assert whole < 3 * plain
 
 
@@ -210,14 +210,14 @@ def test_a_parquet_that_cannot_be_encoded_is_one_error(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pl.LazyFrame, "sink_parquet", full)
-    answered = list(farm.here(small, small.tasks(3)))
+    answered = list(workers.here(small, small.tasks(3)))
     with pytest.raises(InputError, match="No space left on device"):
         write(tmp_path / "out.parquet", small, answered)
     assert not (tmp_path / "out.parquet").exists()
 
 
 def test_a_parquet_that_is_given_up_leaves_nothing(tmp_path: Path, small: Grid) -> None:
-    for answered in ([], list(farm.here(small, small.tasks(3)))[:2]):
+    for answered in ([], list(workers.here(small, small.tasks(3)))[:2]):
         written = writer(tmp_path / "out.parquet")
         for task, answers in answered:
             written.write(columns(small, task, answers))

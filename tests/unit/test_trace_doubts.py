@@ -11,7 +11,7 @@ import pytest
 from tests.unit.trace_runs import KERNELS, NCCL, Plan, Run, make
 
 from nhalf.errors import InputError, WeakEvidenceError
-from nhalf.trace.fixed import rows
+from nhalf.trace.fixed_time import rows
 from nhalf.trace.study import Options, Study, study
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading
-from nhalf.cli import flags, following, forms, output, page_file
+from nhalf.cli import flags, next_command, output, output_formats, page_file
 from nhalf.cli.help_pages import Grouped
 from nhalf.decide.purchase import purchase
 from nhalf.loading.buying import BATCHES, layouts, shares
 from nhalf.loading.degrees import FLAGS
-from nhalf.loading.offers import options as read_options
-from nhalf.loading.offers import standard
+from nhalf.loading.purchase_options import options as read_options
+from nhalf.loading.purchase_options import standard
 from nhalf.report import buy as report
 from nhalf.report.buy_brief import brief
 from nhalf.report.buy_document import document
@@ -38,7 +38,7 @@ _STANDARD = loading.Default(
 @click.option("--option", "texts", multiple=True, metavar="'KEY=VALUE @ $PRICE'", help="One thing to buy; repeat it.")
 @click.option("--mix", metavar="BATCH=SHARE,..", help="How steps divide over batches: 1=60,16=30,128=10.")
 @page_file.option
-@forms.option
+@output_formats.option
 def buy(model: str, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's flags
     """Say what to buy for MODEL: the gain of each option, whether the model can tell, and at which batch that flips.
 
@@ -73,7 +73,7 @@ def answer(command: str, model: str, texts: tuple[str, ...], given: Mapping[str,
         output.warn(warning)
     page_file.write(given["pages"], lambda: _page(found, list(defaults), list(told)))
     after = _next(asked, found[0].batches)
-    forms.show(
+    output_formats.show(
         View(
             document=lambda: document(command, found, list(defaults), list(told)),
             rows="options",
@@ -94,4 +94,4 @@ def _next(asked: Sequence[Request], batches: tuple[int, ...]) -> str:
     """Return the command to run next: the step that is bought for, term by term."""
     degrees = dict.fromkeys(degree for request in asked for degree in request.degrees.tp)
     tp, batch = ",".join(map(str, degrees)), ",".join(map(str, batches))
-    return following.command("decode", {"--tp": tp, "--batch": batch, "--explain": True})
+    return next_command.command("decode", {"--tp": tp, "--batch": batch, "--explain": True})

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from nhalf.cli import flags, following, forms, output
+from nhalf.cli import flags, next_command, output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.files.writing import write_text
 from nhalf.loading.case_options import options
@@ -22,7 +22,7 @@ from nhalf.report.words import counted
 @click.option("-o", "--output", "target", metavar="STACK.toml", help="Where the stack goes, for --stack.")
 @click.option("--skip-doubtful", is_flag=True, help="Leave out rows that the checks find doubtful.")
 @flags.inputs("calibrate")
-@forms.option
+@output_formats.option
 def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, **defaults: str | None) -> None:
     """Refit the constants that the runs in BENCH... identify, and keep priors for the rest.
 
@@ -71,7 +71,7 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     if target:
         text = report.stack_file(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat())
         write_text(Path(target), text)
-    if forms.write(lambda: report.document(found), "constants"):
+    if output_formats.write(lambda: report.document(found), "constants"):
         return
     canvas = output.canvas()
     report.write(found, canvas, next_command=_next(bench, target, worse=found.fit.worse))
@@ -81,8 +81,8 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
 def _next(bench: tuple[str, ...], target: str | None, *, worse: bool) -> str:
     """Return the command to run next; a refit that is worse than what all stacks say is not offered."""
     if worse:
-        plain = following.command("validate", {"cases": bench})
+        plain = next_command.command("validate", {"cases": bench})
         return f"{plain}  # without --stack: the constants of all stacks predict these runs better"
     if target:
-        return following.command("validate", {"cases": bench, "--stack": target})
-    return following.command("calibrate", {"--output": "my-stack.toml"})
+        return next_command.command("validate", {"cases": bench, "--stack": target})
+    return next_command.command("calibrate", {"--output": "my-stack.toml"})

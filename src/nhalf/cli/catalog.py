@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from nhalf.catalog import listing
-from nhalf.cli import forms, output
+from nhalf.cli import output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.decide.hierarchy import ladder
 from nhalf.report import catalog as report
@@ -14,7 +14,7 @@ from nhalf.report import catalog as report
 @click.command(cls=Grouped)
 @click.argument("kind", required=False)
 @click.argument("name", required=False)
-@forms.option
+@output_formats.option
 def catalog(kind: str | None, name: str | None) -> None:
     """List what is known, or show every value of one thing with its source.
 
@@ -28,7 +28,7 @@ def catalog(kind: str | None, name: str | None) -> None:
     listed = listing.entries(meant, name)
     yours = listing.yours()
     rungs = ladder(listing.rungs()) if meant == "hierarchy" and name is None else []
-    if forms.write(lambda: report.document(listed, yours=yours, rungs=rungs), report.rows):
+    if output_formats.write(lambda: report.document(listed, yours=yours, rungs=rungs), report.rows):
         return
     canvas = output.canvas()
     report.write(listed, canvas, named=name is not None, yours=yours, rungs=rungs)

@@ -8,7 +8,7 @@ import click
 
 from nhalf import units
 from nhalf.catalog import store
-from nhalf.cli import following, forms, page_file
+from nhalf.cli import next_command, output_formats, page_file
 from nhalf.cli.quantities import WithQuantities
 from nhalf.loading.collective import SIZES, Asked, load
 from nhalf.report import collective as report
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("-f", "factor", metavar="FACTOR", help="nccl-tests' factor from size to size.  [default: 2]")
 @click.option("-g", "gpus", metavar="K", help="nccl-tests' number of GPUs: the ranks.")
 @page_file.option
-@forms.option
+@output_formats.option
 def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str, ...], **given: str | None) -> None:
     """Say what OP costs by size: every algorithm, who wins where, and what the library would run.
 
@@ -55,7 +55,7 @@ def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str,
     found = answers[0]
     page_file.write(pages, lambda: page(found))
     after = _next(str(asked[0].system) if found.question.library else "")
-    forms.show(
+    output_formats.show(
         View(
             document=lambda: document(found),
             rows="rows",
@@ -70,9 +70,9 @@ def _several(answers: Sequence[tuple[str, Answer]], pages: tuple[str, ...]) -> N
     from nhalf.report import collective_several as several
 
     page_file.write(pages, lambda: several.page(answers, page))
-    alone = following.command("collective", {"--on": answers[0][0]})
+    alone = next_command.command("collective", {"--on": answers[0][0]})
     remarked = f"{alone}  # every algorithm and its sources"
-    forms.show(
+    output_formats.show(
         View(
             document=lambda: several.document(answers),
             rows="rows",
@@ -86,4 +86,4 @@ def _next(system: str) -> str:
     """Return the command to run next: where a model's collectives turn, on the system or, for a bare link, on one."""
     if not system:
         return "nhalf crossover llama-3.1-70b --on h100-sxm"
-    return following.command("crossover", {"model": "llama-3.1-70b", "--on": system})
+    return next_command.command("crossover", {"model": "llama-3.1-70b", "--on": system})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nhalf.cli import flags, following, forms, output
+from nhalf.cli import flags, next_command, output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.decide.paired import pairs, sides
 from nhalf.errors import NoAnswerError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.argument("model")
 @click.option("--layout", "texts", multiple=True, metavar="KEYS", help="A deployment: 'tp=8 pp=2'; repeat it.")
 @flags.inputs("compare")
-@forms.option
+@output_formats.option
 def compare(model: str, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's flags
     """Compare deployments of MODEL at one load: the difference with its range, the odds, and where it flips.
 
@@ -55,7 +55,7 @@ def compare(model: str, texts: tuple[str, ...], **given: Any) -> None:  # noqa: 
     def document() -> dict[str, Any]:
         return report.document(found, made, defaults, warnings)
 
-    forms.show(View(document=document, rows="pairs", brief=first, detail=detail))
+    output_formats.show(View(document=document, rows="pairs", brief=first, detail=detail))
     if not made:
         raise NoAnswerError("fewer than two of them fit in memory", where="nhalf compare", do="raise a degree")
 
@@ -67,4 +67,4 @@ def _next(found: Sequence[Side], written: Sequence[str]) -> str:
     degrees = {name: getattr(side.layout, field) for name, field in FIELDS.items()}
     values |= {name: degree for name, degree in degrees.items() if degree > 1}
     changed: dict[str, object] = {KEYS[name].on_command_line: value for name, value in values.items()}
-    return following.command("decode", {**changed, "--on": side.system})
+    return next_command.command("decode", {**changed, "--on": side.system})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nhalf import units
-from nhalf.cli import flags, following, forms
+from nhalf.cli import flags, next_command, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.decide.crossovers import of_link, turns
 from nhalf.errors import InputError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.argument("model")
 @flags.inputs("crossover")
 @click.option("--link", metavar="LINK", help="A bare link instead of a system: 5us,400GB/s, or one of the catalogue.")
-@forms.option
+@output_formats.option
 def crossover(model: str, link: str | None, **given: str | None) -> None:
     """Say from which batch on the collectives of MODEL turn from latency to bandwidth, by both measures of it."""
     if link is not None:
@@ -40,7 +40,7 @@ def crossover(model: str, link: str | None, **given: str | None) -> None:
     scenarios = load(flags.request(model, {**given, "tp": None}), degrees=degrees)
     found = turns(scenarios)
     after = _next(report.leading(found))
-    forms.show(
+    output_formats.show(
         View(
             document=lambda: report.document(found, model),
             rows="crossovers",
@@ -54,12 +54,12 @@ def _of_link(model: str, text: str) -> None:
     """Answer for a bare link."""
     transformer = model_of(model)[0]
     found = of_link(transformer, link_of(text, where="--link"), text)
-    after = following.command("crossover", {"--link": None, "--on": "h100-sxm"})
+    after = next_command.command("crossover", {"--link": None, "--on": "h100-sxm"})
 
     def made() -> Brief:
         return crossover_brief.of_link(found, transformer.name, transformer.block_count, next_command=after)
 
-    forms.show(
+    output_formats.show(
         View(
             document=lambda: report.document_of_link(found, transformer.name, transformer.block_count),
             rows="crossovers",
@@ -74,6 +74,6 @@ def _next(lead: Turn) -> tuple[str, str]:
     degree, on = lead.crossover.ranks, {"--on": lead.system}
     all_reduce = {"op": "all-reduce", "--ranks": degree, "--library": lead.library}
     return (
-        following.command("decode", {**on, "--tp": degree, "--batch": "1,16,128"}),
-        following.command("collective", {**on, **all_reduce}),
+        next_command.command("decode", {**on, "--tp": degree, "--batch": "1,16,128"}),
+        next_command.command("collective", {**on, **all_reduce}),
     )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf import loading
-from nhalf.cli import flags, forms, output, page_file
-from nhalf.cli import following as to_follow
+from nhalf.cli import flags, output, output_formats, page_file
+from nhalf.cli import next_command as to_follow
 from nhalf.cli.help_pages import Grouped
 from nhalf.decide.comparison import compare
 from nhalf.files.writing import write_text
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option("--explain", is_flag=True, help="Print the whole term tree of each row.")
 @click.option("--save", metavar="FILE", help="Write the request as a scenario file.")
 @page_file.option
-@forms.option
+@output_formats.option
 def decode(
     model: str,
     explain: bool,
@@ -64,7 +64,7 @@ def decode(
     peers = () if anchors else loading.with_peers(request)
     comparison = compare(scenarios, cache_link=loaded.cache_link, launched=launched, with_peers=peers)
     following = _next(request)
-    forms.show(
+    output_formats.show(
         View(
             document=lambda: document(comparison, loaded.defaults, loaded.warnings),
             rows="rows",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nhalf.cli import following, forms, output, page_file
+from nhalf.cli import next_command, output, output_formats, page_file
 from nhalf.cli.help_pages import Grouped
 from nhalf.errors import NoAnswerError, WeakEvidenceError
 from nhalf.evidence import gate
@@ -49,7 +49,7 @@ _MARKED = {"--model": "llama-3.1-70b"}
     help="Write the links for nhalf decode --links (.toml), a page (report.html) or a figure (.svg, .png); these need "
     "nhalf[report].",
 )
-@forms.option
+@output_formats.option
 def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], **flags: str | None) -> None:
     """Fit the benchmark logs in FILE...: a file, several, a folder, - for standard input, .gz as well."""
     asked = [gate.parse(text) for text in gates]
@@ -62,12 +62,12 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     links = [file for file in files if not page_file.is_page(file)]
     answer = Answer(
         fit=found, marks=marks, mark_doubts=doubts, comparison=compared, tripped=tripped,
-        links=links[0] if links else "", again=following.command("fit", None if model else _MARKED),
+        links=links[0] if links else "", again=next_command.command("fit", None if model else _MARKED),
         **used_for(model, said),
     )  # fmt: skip
-    if not forms.write(lambda: report.document(answer), "fits"):
+    if not output_formats.write(lambda: report.document(answer), "fits"):
         canvas = output.canvas()
-        report.write(answer, canvas, whole=forms.everything())
+        report.write(answer, canvas, whole=output_formats.everything())
         output.write(canvas.text)
     page_file.write([file for file in files if page_file.is_page(file)], lambda: page(answer))
     for file in links:

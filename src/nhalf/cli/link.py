@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from nhalf import units
-from nhalf.cli import forms
+from nhalf.cli import output_formats
 from nhalf.cli.quantities import WithQuantities
 from nhalf.decide.ladder import ladder
 from nhalf.errors import InputError
@@ -19,7 +19,7 @@ _TWO = 2
 @click.command(cls=WithQuantities)
 @click.argument("link_or_latency", nargs=-1, metavar="LATENCY BANDWIDTH | NAME", required=True)
 @click.option("--size", "sizes", multiple=True, metavar="SIZE", help="A message size such as 16KiB; may be repeated.")
-@forms.option
+@output_formats.option
 def link(link_or_latency: tuple[str, ...], sizes: tuple[str, ...]) -> None:
     """Say what a message costs: t(n) = alpha + n / beta, its regime, n_1/2 and a ladder of sizes."""
     if len(link_or_latency) > _TWO:
@@ -29,7 +29,7 @@ def link(link_or_latency: tuple[str, ...], sizes: tuple[str, ...]) -> None:
     points = ladder(found, asked)
     name = " ".join(link_or_latency)
     shown = [point for point in points if point.asked] or points
-    forms.show(
+    output_formats.show(
         View(
             document=lambda: report.document(name, found, shown, origins),
             rows="points",

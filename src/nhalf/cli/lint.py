@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nhalf.cli import forms, output
+from nhalf.cli import output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.decide import lint as rules
 from nhalf.errors import WeakEvidenceError
@@ -16,7 +16,7 @@ from nhalf.report import lint as report
 
 @click.command(cls=Grouped)
 @click.argument("curve")
-@forms.option
+@output_formats.option
 def lint(curve: str) -> None:
     """Say what is wrong with a scaling curve in a CSV file: batches, engines or modes that were mixed, its limits.
 
@@ -25,7 +25,7 @@ def lint(curve: str) -> None:
     """
     points = scaling.read(Path(curve))
     findings = rules.lint(points, scaling.known(points))
-    if not forms.write(lambda: report.document(points, findings), "findings"):
+    if not output_formats.write(lambda: report.document(points, findings), "findings"):
         canvas = output.canvas()
         report.write(points, findings, canvas, file=curve)
         output.write(canvas.text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nhalf.cli import forms, output
+from nhalf.cli import output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.errors import InputError
 from nhalf.evidence.probe.asked import Asked, requested
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 @click.option("--seed", default="1", show_default=True, metavar="N", help="Of the random order.")
 @click.option("--launches", default="1", show_default=True, metavar="N", help="Start the ranks anew N times.")
 @click.option("-o", "--output", "file", metavar="FILE", help="Save every sample, for nhalf fit.")
-@forms.option
+@output_formats.option
 def measure(file: str | None, **given: Any) -> None:  # noqa: ANN401  click's values
     """Measure latency and bandwidth between processes, and print the fit.
 
@@ -114,7 +114,7 @@ def _answer(record: Record, request: Request, file: str) -> None:
     tables = [table for table in tables_of({**run, "doubts": []}, file) if table.rows and "fuse" not in table.label]
     found = None if request.pairs or not tables else fit(tables)
     answer = report.Answer(fit=found, run=run, extras=of_run(run, pairs=request.pairs), file=file)
-    if forms.write(lambda: report.document(answer), "fits"):
+    if output_formats.write(lambda: report.document(answer), "fits"):
         return
     canvas = output.canvas()
     report.write(answer, canvas)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nhalf.cli import flags, forms, output, page_file, plan_next
+from nhalf.cli import flags, output, output_formats, page_file, plan_next
 from nhalf.cli.help_pages import Grouped
 from nhalf.decide.candidates import GOALS
 from nhalf.errors import NoAnswerError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--all", "every", is_flag=True, help="With --json, --csv or --md: every layout at every batch.")
 @flags.inputs("plan")
 @page_file.option
-@forms.option
+@output_formats.option
 def plan(model: str | None, line: str | None, every: bool, pages: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's
     """Choose the layout to serve MODEL on so many devices: every legal one at every batch that fits, ranked.
 
@@ -94,7 +94,7 @@ def _write(plans: Sequence[Named], every: bool, prices: Sequence[str | None]) ->
             brief=lambda: plan_brief.several(plans, next_command=after.partition("  # ")[0]),
             detail=lambda canvas: several.write(plans, canvas, next_command=after),
         )
-    forms.show(view)
+    output_formats.show(view)
 
 
 def _page(plans: Sequence[Named]) -> Page:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nhalf.cli import following
+from nhalf.cli import next_command
 from nhalf.loading.choices import LENGTHS, TEXTS
 from nhalf.loading.degrees import FIELDS
 from nhalf.loading.options import NAMES as OPTIONS
@@ -33,11 +33,11 @@ def decoding(found: Plan, request: Request, skew: float | None) -> str:
     changed |= {f"--{name}": getattr(request, name) for name in (*LENGTHS, *TEXTS)}
     changed |= {f"--{name.replace('_', '-')}": getattr(options, name) for name in OPTIONS}
     changed |= {"--set": tuple(f"{path}={value}" for path, value in request.changes.items()), "--explain": True}
-    return following.command("decode", changed)
+    return next_command.command("decode", changed)
 
 
 def alone(plans: Sequence[Named], prices: Sequence[str | None]) -> str:
     """Return the command that plans for one of several systems: the one whose plan gives most, with its price."""
     best = (several.winner(plans) or plans[0])[0]
     price = next(price for (system, _, _), price in zip(plans, prices, strict=True) if system == best)
-    return f"{following.command('plan', {'--on': best, '--price': price})}  # every layout, and its launch lines"
+    return f"{next_command.command('plan', {'--on': best, '--price': price})}  # every layout, and its launch lines"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nhalf.cli import flags, following, forms, output
+from nhalf.cli import flags, next_command, output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.files.writing import write_text
 from nhalf.loading.case_options import options
@@ -18,7 +18,7 @@ from nhalf.report import predict as report
 @click.argument("cases", metavar="CASES.csv")
 @click.option("-o", "--output", "target", metavar="OUT.csv", help="Where the table goes.  [default: standard output]")
 @flags.inputs("predict")
-@forms.option
+@output_formats.option
 def predict(cases: str, target: str | None, stack: str | None, **defaults: str | None) -> None:
     """Predict every row of CASES.csv: time per token with its 80 % band, a range for the first token, what binds.
 
@@ -33,7 +33,7 @@ def predict(cases: str, target: str | None, stack: str | None, **defaults: str |
     flags.written_as(target, ".csv", "a table, which is written as CSV")
     chosen = options(stack, defaults)
     found = predictions(load(read_table(Path(cases)), chosen))
-    if not target or forms.asked():  # no page that says it
+    if not target or output_formats.asked():  # no page that says it
         for each in assumptions(found.cases):
             if each.unusual:
                 output.warn(each.text)
@@ -41,13 +41,13 @@ def predict(cases: str, target: str | None, stack: str | None, **defaults: str |
             output.warn(doubt)
     if target:
         write_text(Path(target), report.table(found))
-    if forms.write(lambda: report.document(found), "rows"):
+    if output_formats.write(lambda: report.document(found), "rows"):
         return
     if target:
         canvas = output.canvas()
         measured = "tpot_s" in found.cases.table.header
         read = f"head {shlex.quote(target)}  # its column predicted_tpot_s"
-        report.write(found, canvas, next_command=following.command("validate") if measured else read)
+        report.write(found, canvas, next_command=next_command.command("validate") if measured else read)
         output.write(canvas.text)
     else:
         output.write(report.table(found))

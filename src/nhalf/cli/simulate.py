@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nhalf.cli import completing, forms
+from nhalf.cli import completing, output_formats
 from nhalf.errors import InputError
 
 
@@ -88,7 +88,7 @@ def simulate(context: click.Context) -> None:
 @click.option("--seed", metavar="N", help="Seed of the draws.  [default: 1]")
 @click.option("--routing", metavar="S", help="Skew of expert routing: rank d draws (d + 1)^-S.")
 @click.option("--timeline", metavar="FILE", help="Write a Chrome trace, which Perfetto opens.")
-@forms.option
+@output_formats.option
 def collective(op: str, timeline: str | None, **flags: Any) -> None:  # noqa: ANN401  click's values
     """Simulate a collective, or a schedule of your own, message by message."""
     from nhalf.cli.simulate_runs import show, show_draws

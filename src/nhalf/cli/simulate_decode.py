@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from nhalf.cli import following, forms, output
+from nhalf.cli import next_command, output, output_formats
 from nhalf.cli.flags import LIBRARY
 from nhalf.cli.simulate_progress import Progress
-from nhalf.decide import instead, pacing
+from nhalf.decide import pacing, straggler_remedies
 from nhalf.loading.simulated_loop import LoopStudy, loop_study
 from nhalf.report import simulate_decode as report
 
@@ -37,7 +37,7 @@ from nhalf.report import simulate_decode as report
 @click.option("--jitter", metavar="TIME", help="Jitter of every rank's work between two collectives, on average.")
 @click.option("--algorithm", metavar="NAME", help="All-reduce.  [default: one-shot, hierarchical across nodes]")
 @click.option("--seed", metavar="N", help="Seed of what is random.  [default: 1]")
-@forms.option
+@output_formats.option
 def decode(model: str, **flags: Any) -> None:  # noqa: ANN401  click's values
     """Simulate MODEL decoding while a device is throttled, jitters or has a flapping link."""
     study = loop_study(model, flags)
@@ -52,11 +52,11 @@ def decode(model: str, **flags: Any) -> None:  # noqa: ANN401  click's values
 def _print(study: LoopStudy, paces: list[pacing.Pace], partial: str, next_commands: tuple[str, ...]) -> None:
     """Print the answer."""
     made, tokens = study.made, study.tokens
-    if forms.write(lambda: report.document(made, paces, tokens=tokens, partial=partial), "runs"):
+    if output_formats.write(lambda: report.document(made, paces, tokens=tokens, partial=partial), "runs"):
         return
     canvas = output.canvas()
     slow = [one.text for group in study.groups[: len(paces) - 1] for one in group if one.what == "slow"]
-    told = list(dict.fromkeys(slow)) if forms.everything() else []
+    told = list(dict.fromkeys(slow)) if output_formats.everything() else []
     report.write(made, paces, canvas, tokens=tokens, slow=told, partial=partial)
     canvas.following(*next_commands)
     output.write(canvas.text)
@@ -64,7 +64,7 @@ def _print(study: LoopStudy, paces: list[pacing.Pace], partial: str, next_comman
 
 def _play(study: LoopStudy) -> tuple[list[pacing.Pace], str]:
     """Return the undisturbed pace and that of each group with its remedies, and where an interrupt came."""
-    others = instead.alternatives(study.made) if study.groups else ()
+    others = straggler_remedies.alternatives(study.made) if study.groups else ()
     played = len(study.groups) * sum(one.loop.collectives for one in others)
     total = study.tokens * (study.made.collectives * (1 + len(study.groups)) + played)
     paces: list[pacing.Pace] = []
@@ -75,7 +75,7 @@ def _play(study: LoopStudy) -> tuple[list[pacing.Pace], str]:
             paces.append(pacing.pace(study.made, (), **options))
             for group in study.groups:
                 paces.append(pacing.pace(study.made, group, **options))
-                paces[-1] = replace(paces[-1], remedies=instead.remedies(others, group, **options))
+                paces[-1] = replace(paces[-1], remedies=straggler_remedies.remedies(others, group, **options))
         except KeyboardInterrupt:
             return paces, progress.words
     return paces, ""
@@ -84,7 +84,7 @@ def _play(study: LoopStudy) -> tuple[list[pacing.Pace], str]:
 def _next(flags: dict[str, Any]) -> tuple[str, ...]:
     """Return the commands to run next."""
     if flags["stragglers"]:
-        return (following.command("decode", {"--tp": flags["tp"], "--explain": True}) + "  # the undisturbed step",)
+        return (next_command.command("decode", {"--tp": flags["tp"], "--explain": True}) + "  # the undisturbed step",)
     stragglers = [{"--straggler": "rank 1: 1.15x"}, {"--straggler": "rank 1: link 8x 5%"}]
     jitters = [] if flags["jitter"] else [{"--jitter": "2us"}]
-    return tuple(following.command("simulate decode", changed) for changed in [*stragglers, *jitters])
+    return tuple(next_command.command("simulate decode", changed) for changed in [*stragglers, *jitters])

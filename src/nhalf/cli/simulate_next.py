@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nhalf.cli import following
+from nhalf.cli import next_command
 from nhalf.simulate import programs
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def next_commands(session: Session) -> tuple[str, ...]:
     """Return the commands to try next."""
-    return tuple(following.command("simulate", changed) for changed in _changes(session))
+    return tuple(next_command.command("simulate", changed) for changed in _changes(session))
 
 
 def _changes(session: Session) -> list[dict[str, object]]:

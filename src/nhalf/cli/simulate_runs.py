@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nhalf.cli import forms, output
+from nhalf.cli import output, output_formats
 from nhalf.cli.simulate_next import next_commands
 from nhalf.cli.simulate_progress import Progress
 from nhalf.decide.agreement import Outcome, outcome
@@ -61,7 +61,7 @@ def _leave_if(session: Session, interrupted: str, shown: int) -> None:
 
 
 def _print(session: Session, outcomes: list[Outcome], *, partial: str) -> None:
-    if forms.write(lambda: report.document(outcomes, where=session.words, partial=partial), "runs"):
+    if output_formats.write(lambda: report.document(outcomes, where=session.words, partial=partial), "runs"):
         return
     canvas = output.canvas()
     report.write(outcomes, canvas, where=session.words, next_commands=next_commands(session))
@@ -96,7 +96,7 @@ def show_draws(session: Session) -> None:
 def _print_spreads(
     session: Session, spreads: list[Spread], outcomes: list[Outcome], *, skew: str, partial: str
 ) -> None:
-    if forms.write(
+    if output_formats.write(
         lambda: draws_report.spreads_document(spreads, outcomes, where=session.words, skew=skew, partial=partial),
         _spreads,
     ):

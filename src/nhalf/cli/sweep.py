@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nhalf.cli import flags, following, forms, output, page_file
+from nhalf.cli import flags, next_command, output, output_formats, page_file
 from nhalf.cli.help_pages import Grouped
 from nhalf.cli.quantities import Count
 from nhalf.cli.sweep_progress import Progress
 from nhalf.cli.sweep_table import Nothing, Standard, check_room, files_of
-from nhalf.decide import farm
+from nhalf.decide import workers
 from nhalf.decide.grid import TASK_POINTS, Tally
 from nhalf.errors import InputError
 from nhalf.loading import axes
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 @click.option("--workers", metavar="N", type=Count(), default=1, help="Processes of this machine.")
 @click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler: tcp://host:8786.")
 @click.option("--task-points", metavar="N", type=Count(), default=TASK_POINTS, help="Points of one task.")
-@forms.option
+@output_formats.option
 def sweep(model: str, texts: tuple[str, ...], files: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
     """Predict every combination of the axes of MODEL: a name, a config.json, or a scenario.toml.
 
@@ -80,7 +80,7 @@ def sweep(model: str, texts: tuple[str, ...], files: tuple[str, ...], **given: A
         raise
     written.close()
     progress.end()
-    if file != "-" and not forms.write(lambda: report.document(grid, tally, file), "best_by_first_axis"):
+    if file != "-" and not output_formats.write(lambda: report.document(grid, tally, file), "best_by_first_axis"):
         canvas = output.canvas()
         report.write(grid, tally, loaded.defaults, canvas, next_command=_next(file))
         output.write(canvas.text)
@@ -92,7 +92,7 @@ def _next(file: str) -> str:
     kind = file.rpartition(".")[2].lower()
     if kind == "parquet":
         return f'python -c "import polars; print(polars.read_parquet({file!r}))"'
-    return f"head {shlex.quote(file)}" if file else following.command("sweep", {"--output": "sweep.csv"})
+    return f"head {shlex.quote(file)}" if file else next_command.command("sweep", {"--output": "sweep.csv"})
 
 
 def _page(loaded: axes.Loaded, tally: Tally) -> Page:
@@ -102,9 +102,9 @@ def _page(loaded: axes.Loaded, tally: Tally) -> Page:
     return page(loaded.grid, tally, loaded.defaults, warnings=loaded.warnings)
 
 
-def _answers(grid: Grid, given: dict[str, Any]) -> Generator[farm.Answered, None, None]:
+def _answers(grid: Grid, given: dict[str, Any]) -> Generator[workers.Answered, None, None]:
     """Return the tasks with their numbers, by whoever was asked to evaluate them."""
     tasks = grid.tasks(given["task_points"])
     if given["cluster"]:
-        return farm.cluster(grid, tasks, given["cluster"])
-    return farm.here(grid, tasks) if given["workers"] == 1 else farm.processes(grid, tasks, given["workers"])
+        return workers.cluster(grid, tasks, given["cluster"])
+    return workers.here(grid, tasks) if given["workers"] == 1 else workers.processes(grid, tasks, given["workers"])

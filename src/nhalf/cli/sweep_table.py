@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
-from nhalf.cli import forms, output, page_file
+from nhalf.cli import output, output_formats, page_file
 from nhalf.errors import InputError
 from nhalf.report import sweep_file
 
@@ -32,7 +32,7 @@ def files_of(files: tuple[str, ...]) -> tuple[list[str], str]:
     if len(tables) > 1:
         raise InputError("a sweep is written to one table", where="-o", allowed="one table, and pages beside it")
     page_file.check(pages)
-    alone = "-" if not files and forms.asked() == "csv" else ""
+    alone = "-" if not files and output_formats.asked() == "csv" else ""
     return pages, tables[0] if tables else alone
 
 

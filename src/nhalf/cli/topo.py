@@ -10,7 +10,7 @@ import click
 
 from nhalf.catalog import store
 from nhalf.catalog.topology import GENERATIONS, lender, machine
-from nhalf.cli import forms, output
+from nhalf.cli import output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.cli.quantities import Count
 from nhalf.errors import InputError
@@ -27,7 +27,7 @@ from nhalf.report import topo as report
     "--pcie", type=Count(), metavar="N", help=f"Generation of the slots: {', '.join(map(str, GENERATIONS))}.  [assumed]"
 )
 @click.option("--save", metavar="FILE", help="Write the machine as a system like SYSTEM, for NHALF_CATALOG.")
-@forms.option
+@output_formats.option
 def topo(source: str, system: str | None, pcie: int | None, save: str | None) -> None:
     """Read `nvidia-smi topo -m` from SOURCE (a file, or - for standard input) into links.
 
@@ -48,8 +48,8 @@ def topo(source: str, system: str | None, pcie: int | None, save: str | None) ->
         curves = f"the curves measured on {lent} stand in" if lent else "no measured curve stands in on these links"
         output.tell(f"{save} holds the system {name} ({curves}):")
         output.tell(f"NHALF_CATALOG={save} nhalf decode MODEL --on {name}")
-    if forms.write(lambda: report.document(found), "links"):
+    if output_formats.write(lambda: report.document(found), "links"):
         return
     canvas = output.canvas()
-    report.write(found, canvas, whole=forms.everything())
+    report.write(found, canvas, whole=output_formats.everything())
     output.write(canvas.text)

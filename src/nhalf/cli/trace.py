@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nhalf import units
-from nhalf.cli import forms, output
+from nhalf.cli import output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.cli.trace_next import next_commands
 from nhalf.decide.observed import fit_of
@@ -38,7 +38,7 @@ from nhalf.trace.study import Options, Study, study
 @click.option("-o", "--output", "outputs", multiple=True, metavar="FILE",
               help="Also write: .json wait tracks for Perfetto, .html a page; may be repeated.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(min=1), help="Files read at once.  [default: all cores]")
-@forms.option
+@output_formats.option
 def trace(  # noqa: PLR0917  one parameter per option
     files: tuple[str, ...],
     links: str | None,
@@ -73,7 +73,7 @@ def trace(  # noqa: PLR0917  one parameter per option
     result = _studied(list(files), options)
     fit = fit_of(result)
     after = next_commands(result, links=bool(links), batch=bool(batch), outputs=outputs)
-    forms.show(
+    output_formats.show(
         View(
             document=lambda: document(result, fit),
             rows="collectives",
@@ -87,7 +87,7 @@ def trace(  # noqa: PLR0917  one parameter per option
 def _compare(runs: tuple[str, str], options: Options) -> None:
     """Write how two runs differ."""
     found = difference(*(_studied([run], options) for run in runs))
-    if not forms.write(lambda: difference_document(found), "changes"):
+    if not output_formats.write(lambda: difference_document(found), "changes"):
         canvas = output.canvas()
         trace_difference.write(found, canvas)
         output.write(canvas.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nhalf.cli import following
+from nhalf.cli import next_command
 
 if TYPE_CHECKING:
     from nhalf.trace.study import Study
@@ -22,10 +22,10 @@ def next_commands(result: Study, *, links: bool, batch: bool, outputs: tuple[str
     if not result.timeline.waits_known or not result.timeline.meetings.whole:
         return ["# the same, and the other ranks' files"]
     if any(row.kind.size_bytes is None for row in result.rows) and not batch:
-        sized = following.command("trace", {"--model": "config.json", "--batch": 8})
+        sized = next_command.command("trace", {"--model": "config.json", "--batch": 8})
         return [f"{sized}  # with your model and batch"]
     if not links and any(row.line is None for row in result.rows):
-        return [*_links_of(result), following.command("trace", {"--links": "links.toml"})]
+        return [*_links_of(result), next_command.command("trace", {"--links": "links.toml"})]
     if not outputs:
-        return [following.command("trace", {"--output": ("report.html", "tracks.json")})]
+        return [next_command.command("trace", {"--output": ("report.html", "tracks.json")})]
     return ["# to compare two runs: nhalf trace --diff BEFORE AFTER"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import numpy as np
 
-from nhalf.cli import flags, following, forms, output
+from nhalf.cli import flags, next_command, output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.errors import InputError
 from nhalf.loading.case_options import options
@@ -19,7 +19,7 @@ from nhalf.report.words import counted
 @click.option("--fail-if", "gates", multiple=True, metavar="LIMIT", help="Exit 3 when it holds: 'median>10%'.")
 @click.option("--skip-doubtful", is_flag=True, help="Leave out rows that the checks find doubtful.")
 @flags.inputs("validate")
-@forms.option
+@output_formats.option
 def validate(
     cases: tuple[str, ...], builtin: bool, gates: tuple[str, ...], stack: str | None, skip_doubtful: bool,
     **defaults: str | None,
@@ -70,11 +70,11 @@ def validate(
             output.warn(report.seen_before(seen, int(np.sum(np.isfinite(times)))))
         predicted = predictions(loaded)
     found = compare(predicted, times, scored)
-    if not forms.write(lambda: report.document(found, doubts), "groups"):
+    if not output_formats.write(lambda: report.document(found, doubts), "groups"):
         canvas = output.canvas()
         yours = "" if cases else "  # with runs of your own in bench.csv"
-        refit = following.command("calibrate", {"bench": cases or ("bench.csv",), "--output": "my-stack.toml"})
-        report.write(found, doubts, canvas, next_command=f"{refit}{yours}", whole=forms.everything())
+        refit = next_command.command("calibrate", {"bench": cases or ("bench.csv",), "--output": "my-stack.toml"})
+        report.write(found, doubts, canvas, next_command=f"{refit}{yours}", whole=output_formats.everything())
         output.write(canvas.text)
     require_scored(found, where=table.path)
     require(limits, found.overall)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from nhalf.cli import flags, forms, page_file
+from nhalf.cli import flags, output_formats, page_file
 from nhalf.cli.buy import answer
 from nhalf.cli.help_pages import Grouped
 
@@ -17,7 +17,7 @@ from nhalf.cli.help_pages import Grouped
 @click.option("--option", "texts", multiple=True, metavar="KEY=VALUE", help="One change; repeat it.")
 @click.option("--mix", metavar="BATCH=SHARE,..", help="How steps divide over batches: 1=60,16=30,128=10.")
 @page_file.option
-@forms.option
+@output_formats.option
 def whatif(model: str, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's flags
     """Say what each change would save on MODEL, whether the model can tell, and at which batch that flips.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.decide.convoy import Convoy, convoy
+from nhalf.decide.head_of_line import Convoy, convoy
 from nhalf.laws.collective.table import LAWS, Law
 from nhalf.simulate import programs
 from nhalf.simulate.path import Stretch, Usage, by_cause, critical_path, utilisation

@@ -9,8 +9,8 @@ import numpy as np
 
 from nhalf.breakdown import columns
 from nhalf.collective import Op
+from nhalf.decide.collective_case import TIE
 from nhalf.decide.priced import ends, path_of
-from nhalf.decide.question import TIE
 from nhalf.laws import tuner
 from nhalf.laws.across_nodes import across_nodes
 from nhalf.laws.domain import MEASURED, Kernels, in_domain
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.breakdown import Term
-    from nhalf.decide.question import Question
+    from nhalf.decide.collective_case import Question
     from nhalf.laws.across_nodes import Place
     from nhalf.library import Library
     from nhalf.system import System

@@ -11,13 +11,13 @@ import numpy as np
 from nhalf.breakdown import columns
 from nhalf.collective import Op
 from nhalf.decide.choice import choice
-from nhalf.decide.question import TIE
+from nhalf.decide.collective_case import TIE
 from nhalf.laws.collective.bandwidth import algbw, busbw
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
     from nhalf.decide.choice import Choice
-    from nhalf.decide.question import Question
+    from nhalf.decide.collective_case import Question
 
 _PER_OCTAVE: Final = 8
 _HALVINGS: Final = 60

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nhalf.citation import Datum, Kind
     from nhalf.curve import MeasuredCurve
-    from nhalf.decide.question import Question
+    from nhalf.decide.collective_case import Question
     from nhalf.fabric import Span
 
 SMALL_BYTES: Final = 1024.0

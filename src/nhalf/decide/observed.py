@@ -12,7 +12,7 @@ from nhalf.sample import Sample
 
 if TYPE_CHECKING:
     from nhalf.evidence.fit import Fit
-    from nhalf.trace.fixed import Row
+    from nhalf.trace.fixed_time import Row
     from nhalf.trace.study import Study
 
 _MOST_REPEATS: Final = 64

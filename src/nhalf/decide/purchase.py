@@ -14,7 +14,7 @@ import numpy as np
 from nhalf.decide.elasticity import elasticities
 from nhalf.decide.flips import LARGEST_BATCH, Flip, Gains, flips, gains, link_gains, steps, wider_runs
 from nhalf.decide.levers import levers, of_links
-from nhalf.decide.nearest import nearest
+from nhalf.decide.nearest_fit import nearest
 from nhalf.decide.option import Option
 from nhalf.errors import NoAnswerError
 from nhalf.points import Point

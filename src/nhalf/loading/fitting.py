@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from nhalf import units
 from nhalf.catalog import store
 from nhalf.errors import InputError, WeakEvidenceError
+from nhalf.evidence.decode_messages import marks
 from nhalf.evidence.fit import fit
-from nhalf.evidence.marks import marks
 from nhalf.evidence.reading import completed
 from nhalf.loading.model import transformer_of
 from nhalf.loading.readers import not_empty
@@ -19,9 +19,9 @@ from nhalf.loading.readers import not_empty
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from nhalf.evidence.decode_messages import Mark
     from nhalf.evidence.fit import Fit
     from nhalf.evidence.gate import Gate
-    from nhalf.evidence.marks import Mark
     from nhalf.system import System
 
 BATCHES = "1,8,64"

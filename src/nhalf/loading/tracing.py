@@ -17,7 +17,7 @@ from nhalf.trace import pricing
 
 if TYPE_CHECKING:
     from nhalf.link import Link
-    from nhalf.trace.fixed import Pricing
+    from nhalf.trace.fixed_time import Pricing
 
 _ELEMENT_BYTES: Final = 2.0  # activations are summed in 16 bits by every engine that is read here
 _TWO: Final = 2

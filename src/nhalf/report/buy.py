@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.decide.option import ANOTHER_STACK, SAME_STACK
-from nhalf.decide.unused import unused
+from nhalf.decide.unused_links import unused
 from nhalf.report.buy_words import (
     MATTERS,
     STAYS,

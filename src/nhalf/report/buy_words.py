@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.decide.option import SAME_STACK
-from nhalf.decide.unused import reaching, unused
+from nhalf.decide.unused_links import reaching, unused
 from nhalf.loading.degrees import as_flags
 from nhalf.report.verdict import NOTHING, WORDS, joined, percent
 

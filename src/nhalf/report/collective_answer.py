@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from nhalf.citation import Datum
     from nhalf.decide.choice import Choice
     from nhalf.decide.collective import Flip, Row
+    from nhalf.decide.collective_case import Question
     from nhalf.decide.fixed_time import FixedTime
-    from nhalf.decide.question import Question
     from nhalf.loading.collective import Loaded
 
 

@@ -12,8 +12,8 @@ from nhalf.report.document import datum, envelope, number
 if TYPE_CHECKING:
     from nhalf.decide.choice import Choice
     from nhalf.decide.collective import Row
+    from nhalf.decide.collective_case import Question
     from nhalf.decide.fixed_time import FixedTime
-    from nhalf.decide.question import Question
     from nhalf.library import Rule
     from nhalf.report.collective_answer import Answer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nhalf.decide.exchanged import exchanged
+from nhalf.decide.link_share import exchanged
 from nhalf.report import decode_notes, decode_parts, verdict
 from nhalf.report.document import datum, envelope, number, term, whole
 from nhalf.report.fields import LAYOUT, record

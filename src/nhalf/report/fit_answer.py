@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.evidence.comparison import Comparison
+    from nhalf.evidence.decode_messages import Mark
     from nhalf.evidence.fit import Fit
-    from nhalf.evidence.marks import Mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

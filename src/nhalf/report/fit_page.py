@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from nhalf.breakdown import Array
     from nhalf.evidence.curvefit import CurveFit
+    from nhalf.evidence.decode_messages import Mark
     from nhalf.evidence.intervals import Estimate
-    from nhalf.evidence.marks import Mark
     from nhalf.report.fit_answer import Answer
 
 _SHOWN: Final = 12

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.evidence.comparison import Change, Comparison
+    from nhalf.evidence.decode_messages import Mark
     from nhalf.evidence.fit import Fit
-    from nhalf.evidence.marks import Mark
     from nhalf.report.canvas import Canvas
 
 

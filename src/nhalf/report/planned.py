@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from nhalf.citation import Datum
     from nhalf.decide.choice import Choice
-    from nhalf.decide.question import Question
+    from nhalf.decide.collective_case import Question
     from nhalf.transport import Transport
 
 LEVEL: Final = 0.95

@@ -8,7 +8,7 @@ import numpy as np
 
 from nhalf import units
 from nhalf.decide.grid import NUMBERS
-from nhalf.decide.slices import idle, names
+from nhalf.decide.grid_slices import idle, names
 from nhalf.loading.axes import WORKLOAD
 from nhalf.loading.changes import unit_of
 from nhalf.predict.exchange import kind

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.decide.elasticity import elasticities
-from nhalf.decide.slices import centre, cut, idle, names, scenario, values
+from nhalf.decide.grid_slices import centre, cut, idle, names, scenario, values
 from nhalf.loading.changes import unit_of
 from nhalf.report import verdict
 from nhalf.report.figures.figure import COLUMNS
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nhalf.decide.grid import Grid, Spot, Tally
-    from nhalf.decide.slices import Value
+    from nhalf.decide.grid_slices import Value
     from nhalf.loading import Default
     from nhalf.report.figures.figure import Figure
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nhalf.evidence.fit import Fit
     from nhalf.report.canvas import Canvas
     from nhalf.trace.budget import Budget
-    from nhalf.trace.fixed import Row
+    from nhalf.trace.fixed_time import Row
     from nhalf.trace.stragglers import Straggler
     from nhalf.trace.study import Study
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nhalf.trace.budget import Budget
     from nhalf.trace.clocks import Clock
     from nhalf.trace.difference import Difference
-    from nhalf.trace.fixed import Row
+    from nhalf.trace.fixed_time import Row
     from nhalf.trace.replay import Gain
     from nhalf.trace.stragglers import Straggler
     from nhalf.trace.study import Study

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nhalf import units
-from nhalf.decide.exchanged import exchanged
 from nhalf.decide.levers import of_links
+from nhalf.decide.link_share import exchanged
 from nhalf.predict.step import BINDING
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nhalf.simulate.agenda import NEVER
+from nhalf.simulate.event_queue import NEVER
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array

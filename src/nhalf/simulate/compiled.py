@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nhalf.simulate import agenda, binary_heap, flows, kernels, sharing
+from nhalf.simulate import binary_heap, event_queue, flows, kernels, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def _sources() -> str:
     """Return a word that changes with every source and every option of the compiled kernels."""
     import hashlib
 
-    files = (str(module.__file__) for module in (agenda, binary_heap, flows, sharing, kernels))
+    files = (str(module.__file__) for module in (event_queue, binary_heap, flows, sharing, kernels))
     return hashlib.sha256(b"".join(Path(file).read_bytes() for file in (*files, __file__))).hexdigest()[:16]
 
 

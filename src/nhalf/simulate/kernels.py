@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from nhalf.simulate.agenda import NEVER, Agenda, next_time, put, take
+from nhalf.simulate.event_queue import NEVER, Agenda, next_time, put, take
 from nhalf.simulate.flows import ENDS, TOUCHED, Flows, join, leave
 from nhalf.simulate.sharing import share
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nhalf.errors import InputError, NoAnswerError
-from nhalf.simulate import agenda, binary_heap, kernels
+from nhalf.simulate import binary_heap, event_queue, kernels
 from nhalf.simulate.compiled import compiled_play
 from nhalf.simulate.flows import Flows, none_yet
 from nhalf.simulate.network import must_hold
@@ -207,7 +207,7 @@ class Tables:
             last=keep(np.zeros(links, dtype=np.int32)),
             chain=keep(np.full(messages, -1, dtype=np.int32)),
             ready=keep(np.zeros(self._most_ready(), dtype=np.int32)),
-            agenda=(binary_heap if compiled else agenda).empty(room),
+            agenda=(binary_heap if compiled else event_queue).empty(room),
             flows=Flows(*map(keep, none_yet(room, links, shift) if is_fair else none_yet(1, 1, 0))),
         )
 

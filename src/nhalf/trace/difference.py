@@ -9,7 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from nhalf.collective import Op
-    from nhalf.trace.fixed import Row
+    from nhalf.trace.fixed_time import Row
     from nhalf.trace.record import Floats
     from nhalf.trace.study import Study
 

@@ -11,11 +11,11 @@ from nhalf.collective import Algorithm, Op
 from nhalf.errors import InputError
 from nhalf.fabric import Span
 from nhalf.laws.collective.table import LAWS
-from nhalf.trace.fixed import Line
+from nhalf.trace.fixed_time import Line
 
 if TYPE_CHECKING:
     from nhalf.link import Link
-    from nhalf.trace.fixed import Pricing
+    from nhalf.trace.fixed_time import Pricing
     from nhalf.trace.record import Kind
 
 _PRICED = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)

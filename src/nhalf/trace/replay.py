@@ -10,12 +10,12 @@ import numpy as np
 
 from nhalf.collective import Algorithm, Op
 from nhalf.trace.budget import GAP_S
-from nhalf.trace.fixed import plain
+from nhalf.trace.fixed_time import plain
 from nhalf.trace.segments import run, steps_of
 
 if TYPE_CHECKING:
     from nhalf.trace.budget import Budget
-    from nhalf.trace.fixed import Line, Pricing, Row
+    from nhalf.trace.fixed_time import Line, Pricing, Row
     from nhalf.trace.record import Floats, Kind
     from nhalf.trace.segments import Change, Segments
     from nhalf.trace.stragglers import Straggler

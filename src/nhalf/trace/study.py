@@ -13,7 +13,7 @@ import numpy as np
 from nhalf import units
 from nhalf.collective import Op
 from nhalf.errors import InputError, WeakEvidenceError
-from nhalf.trace import budget, fixed, flight, kineto, nsight, stragglers
+from nhalf.trace import budget, fixed_time, flight, kineto, nsight, stragglers
 from nhalf.trace.calls import with_sizes
 from nhalf.trace.recognition import with_own
 from nhalf.trace.replay import replay
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from nhalf.trace.budget import Budget
-    from nhalf.trace.fixed import Pricing, Row
+    from nhalf.trace.fixed_time import Pricing, Row
     from nhalf.trace.record import RankTrace
     from nhalf.trace.replay import Replayed
     from nhalf.trace.sources import Source
@@ -135,8 +135,8 @@ def _study(timeline: Timeline, options: Options, notes: list[str]) -> Study:
     mean = budget.average(list(budgets))
     if mean.step_s <= 0:
         raise WeakEvidenceError("the steps have no length", where="steps", do="name another marker with --step REGEX")
-    rows, more = fixed.rows(timeline, options.price)
-    floor_s, bound = fixed.floor_s(rows)
+    rows, more = fixed_time.rows(timeline, options.price)
+    floor_s, bound = fixed_time.floor_s(rows)
     verdict = stragglers.find(timeline)
     replayed = replay(timeline, rows, verdict.stragglers, mean, options.price)
     notes += more

@@ -10,7 +10,7 @@ import numpy as np
 from nhalf.trace import budget
 from nhalf.trace.clocks import align, shifts_s
 from nhalf.trace.matching import match
-from nhalf.trace.meeting import split
+from nhalf.trace.wait_transfer import split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from nhalf.trace.budget import Parts
     from nhalf.trace.clocks import Aligned
     from nhalf.trace.matching import Meetings
-    from nhalf.trace.meeting import Split
     from nhalf.trace.record import Floats, Ints, RankTrace
+    from nhalf.trace.wait_transfer import Split
 
 _OUTLIER = 5.0
 _FEWEST_TO_DROP = 3

@@ -7,10 +7,10 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import NamedTuple
 
-from nhalf.transformer import grouped
+from nhalf.transformer import grouped_query
 from nhalf.transformer.assembly import Naming
 from nhalf.transformer.fields import Fields
-from nhalf.transformer.grouped import Traits
+from nhalf.transformer.grouped_query import Traits
 from nhalf.transformer.model import Layer
 
 Reader = Callable[[Fields, Traits], list[Layer]]
@@ -22,7 +22,7 @@ def _compound(name: str) -> Reader:
     """Return a reader of `compound`, which is imported when it reads: most models need none of it."""
 
     def read(fields: Fields, traits: Traits) -> list[Layer]:
-        reader: Reader = getattr(import_module("nhalf.transformer.compound"), name)
+        reader: Reader = getattr(import_module("nhalf.transformer.hybrid"), name)
         return reader(fields, traits)
 
     return read
@@ -66,39 +66,41 @@ _GEMMA3_DEFAULTS = {
 """What Hugging Face transformers gives a Gemma 3 text_config that leaves these out, as the published ones do."""
 
 FAMILIES: dict[str, Family] = {
-    "LlamaForCausalLM": Family(read=grouped.dense, traits=_PLAIN),
-    "Qwen3ForCausalLM": Family(read=grouped.dense, traits=_QWEN3),
-    "Qwen2ForCausalLM": Family(read=grouped.dense, traits=_QWEN2),
-    "MiMoForCausalLM": Family(read=grouped.dense, traits=_QWEN2),
-    "MistralForCausalLM": Family(read=grouped.dense, traits=_MISTRAL),
-    "Gemma2ForCausalLM": Family(read=grouped.dense, traits=_GEMMA, tied=True),
-    "Gemma3ForCausalLM": Family(read=grouped.dense, traits=_GEMMA3, tied=True, defaults=_GEMMA3_DEFAULTS),
+    "LlamaForCausalLM": Family(read=grouped_query.dense, traits=_PLAIN),
+    "Qwen3ForCausalLM": Family(read=grouped_query.dense, traits=_QWEN3),
+    "Qwen2ForCausalLM": Family(read=grouped_query.dense, traits=_QWEN2),
+    "MiMoForCausalLM": Family(read=grouped_query.dense, traits=_QWEN2),
+    "MistralForCausalLM": Family(read=grouped_query.dense, traits=_MISTRAL),
+    "Gemma2ForCausalLM": Family(read=grouped_query.dense, traits=_GEMMA, tied=True),
+    "Gemma3ForCausalLM": Family(read=grouped_query.dense, traits=_GEMMA3, tied=True, defaults=_GEMMA3_DEFAULTS),
     "Gemma3ForConditionalGeneration": Family(
-        read=grouped.dense, traits=_GEMMA3, naming=Naming(layers=_INSIDE), tied=True, text=True, senses=_VISION,
+        read=grouped_query.dense, traits=_GEMMA3, naming=Naming(layers=_INSIDE), tied=True, text=True, senses=_VISION,
         defaults=_GEMMA3_DEFAULTS,
     ),
     "Gemma4ForConditionalGeneration": Family(
-        read=grouped.gemma4, traits=_GEMMA3, naming=Naming(layers=_INSIDE), tied=True, text=True,
+        read=grouped_query.gemma4, traits=_GEMMA3, naming=Naming(layers=_INSIDE), tied=True, text=True,
         senses="the encoders of images and sound",
     ),
     "Mistral3ForConditionalGeneration": Family(
-        read=grouped.dense, traits=_MISTRAL, naming=Naming(layers=_INSIDE), text=True, senses=_VISION
+        read=grouped_query.dense, traits=_MISTRAL, naming=Naming(layers=_INSIDE), text=True, senses=_VISION
     ),
     "DeciLMForCausalLM": Family(read=_compound("searched"), traits=_PLAIN),
-    "MixtralForCausalLM": Family(read=grouped.mixtral, traits=_MISTRAL, naming=Naming(renames=_MIXTRAL)),
+    "MixtralForCausalLM": Family(read=grouped_query.mixtral, traits=_MISTRAL, naming=Naming(renames=_MIXTRAL)),
     "MiniMaxM2ForCausalLM": Family(
-        read=grouped.mixtral, traits=Traits(biased="none", normed="all"), naming=Naming(renames=_MIXTRAL)
+        read=grouped_query.mixtral, traits=Traits(biased="none", normed="all"), naming=Naming(renames=_MIXTRAL)
     ),
-    "Qwen2MoeForCausalLM": Family(read=grouped.qwen_moe, traits=_QWEN2, naming=Naming(renames=_QWEN)),
-    "Qwen3MoeForCausalLM": Family(read=grouped.qwen_moe, traits=_QWEN3, naming=Naming(renames=_QWEN)),
-    "GptOssForCausalLM": Family(read=grouped.gpt_oss, traits=Traits(sinks=True, windows="alternate"),
+    "Qwen2MoeForCausalLM": Family(read=grouped_query.qwen_moe, traits=_QWEN2, naming=Naming(renames=_QWEN)),
+    "Qwen3MoeForCausalLM": Family(read=grouped_query.qwen_moe, traits=_QWEN3, naming=Naming(renames=_QWEN)),
+    "GptOssForCausalLM": Family(read=grouped_query.gpt_oss, traits=Traits(sinks=True, windows="alternate"),
                                 naming=Naming(renames=_GPT_OSS)),
     "Llama4ForConditionalGeneration": Family(
-        read=grouped.llama4, traits=Traits(windows="chunks"), naming=Naming(layers=_FIRST, renames=_LLAMA4),
+        read=grouped_query.llama4, traits=Traits(windows="chunks"), naming=Naming(layers=_FIRST, renames=_LLAMA4),
         text=True, senses=_VISION,
     ),
-    "Llama4ForCausalLM": Family(read=grouped.llama4, traits=Traits(windows="chunks"), naming=Naming(renames=_LLAMA4)),
-    "Glm4MoeForCausalLM": Family(read=grouped.glm4_moe, traits=Traits(biased="flagged-inputs", normed="flag")),
+    "Llama4ForCausalLM": Family(
+        read=grouped_query.llama4, traits=Traits(windows="chunks"), naming=Naming(renames=_LLAMA4)
+    ),
+    "Glm4MoeForCausalLM": Family(read=grouped_query.glm4_moe, traits=Traits(biased="flagged-inputs", normed="flag")),
     "DeepseekV2ForCausalLM": Family(read=_compound("deepseek")),
     "DeepseekV3ForCausalLM": Family(read=_compound("deepseek")),
     "DeepseekV32ForCausalLM": Family(read=_compound("deepseek_sparse")),
@@ -116,10 +118,14 @@ FAMILIES: dict[str, Family] = {
         senses=_VISION,
     ),
     "Qwen3VLForConditionalGeneration": Family(
-        read=grouped.dense, traits=_QWEN3, naming=Naming(layers=_INSIDE), text=True, senses=_VISION
+        read=grouped_query.dense, traits=_QWEN3, naming=Naming(layers=_INSIDE), text=True, senses=_VISION
     ),
     "Qwen3VLMoeForConditionalGeneration": Family(
-        read=grouped.qwen_moe, traits=_QWEN3, naming=Naming(layers=_INSIDE, renames=_QWEN), text=True, senses=_VISION
+        read=grouped_query.qwen_moe,
+        traits=_QWEN3,
+        naming=Naming(layers=_INSIDE, renames=_QWEN),
+        text=True,
+        senses=_VISION,
     ),
     "NemotronHForCausalLM": Family(
         read=_compound("nemotron_h"), traits=_PLAIN, naming=Naming(layers="backbone.layers", renames=_NEMOTRON)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from nhalf.decide.choice import Choice
     from nhalf.decide.collective import Flip, Row
-    from nhalf.decide.question import Question
+    from nhalf.decide.collective_case import Question
 
 _HEIGHT: Final = 300
 _COLOURS: Final = PALETTE[:-1]

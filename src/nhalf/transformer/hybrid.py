@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nhalf.transformer.feedforward import ExpertFeedForward, GatedFeedForward
-from nhalf.transformer.grouped import (
+from nhalf.transformer.grouped_query import (
     Traits,
     after_dense,
     attention,

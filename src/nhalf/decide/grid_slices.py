@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.decide.farm import here
 from nhalf.decide.grid import Grid, Spot, spots
+from nhalf.decide.workers import here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
