@@ -283,3 +283,7 @@ def test_a_plan_says_how_often_a_run_keeps_its_limit(limit: str, tenths: int | N
     assert "80 % band" in said
     assert (f"in about {tenths} of 10 cases" in said) == (tenths is not None)
     assert ("even odds: the middle of the band meets the limit" in said) == (limit == "middle")
+
+
+def test_an_option_of_other_tools_leads_to_the_one_here() -> None:
+    assert "Did you mean '--gpus'?" in refused("plan", "llama-3.1-8b", "--on", "h100-sxm", "--devices", "16")

@@ -15,6 +15,11 @@ from nhalf.version import VERSION
 _INTERRUPTED = 130
 _LONG_WORD = re.compile(r"\S{400,}|\s{80,}")
 """A word of a message that only a slip or damage makes so long: a name of thousands of letters, or as many blanks."""
+_MEANT = {
+    "--devices": "--gpus", "--gpu": "--gpus", "--num-gpus": "--gpus", "--system": "--on", "--dtype": "--weights",
+    "--concurrency": "--users", "--input-len": "--isl", "--output-len": "--osl",
+}  # fmt: skip
+"""What other tools call an option, and what it is here: letters alone would lead elsewhere."""
 _SHOWN = 80
 _LONGEST = 3000
 
@@ -75,12 +80,21 @@ def _told(error: BaseException) -> tuple[str, int]:
         return f"a command is missing\n\n{error.format_message()}", 2
     if isinstance(error, click.ClickException):
         where = f" ({error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
-        return _short(f"{error.format_message()}{where}"), 2
+        return _short(f"{_meant(error) or error.format_message()}{where}"), 2
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return "interrupted", _INTERRUPTED
     if isinstance(error, OSError):
         return f"the answer cannot be written: {error.strerror or error}", 2
     return f"internal error: {type(error).__name__}: {error}. This is a defect of nhalf", 1
+
+
+def _meant(error: click.ClickException) -> str:
+    """Return the message about an option of other tools that has another name here, or nothing."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return ""
+    own = {name for parameter in error.ctx.command.params for name in parameter.opts}
+    meant = _MEANT.get(error.option_name, "")
+    return f"No such option '{error.option_name}'. Did you mean '{meant}'?" if meant in own else ""
 
 
 def _short(message: str) -> str:
