@@ -73,7 +73,7 @@ def test_the_bars_of_the_scaling_curve_add_up_to_the_step() -> None:
     for panel, place in zip(comparison().panels, itertools.count()):
         bars = next(datasets(figures()[f"scaling-{place}"].chart.to_dict()))
         for row in panel.rows:
-            mine = [bar for bar in bars if bar["layout"] == row.label]
+            mine = [bar for bar in bars if bar["layout"] == row.layout_name]
             assert max(bar["to_s"] for bar in mine) == pytest.approx(row.step_s)
             assert sum(bar["to_s"] - bar["from_s"] for bar in mine) == pytest.approx(row.step_s)
 
@@ -87,16 +87,16 @@ def test_the_turn_over_set_is_marked() -> None:
     panel = comparison().panels[0]
     rows = list(itertools.chain(*datasets(figures()["scaling-0"].chart.to_dict())))
     starred = {row["layout"] for row in rows if str(row.get("label", "")).endswith("*")}
-    assert starred == {row.label for row in panel.tied}
+    assert starred == {row.layout_name for row in panel.tied}
 
 
 def test_the_regime_map_says_what_the_rows_say() -> None:
     cells = {(cell["layout"], cell["batch"]): cell for cell in figures()["regime-0"].rows}
     for row in comparison().rows:
-        cell = cells[row.label, int(row.batch)]
+        cell = cells[row.layout_name, int(row.batch)]
         assert cell["binds"] == row.binding
         assert cell["tokens_per_s_per_user"] == pytest.approx(row.tokens_per_s_per_user)
-        assert cell["fits"] == (row.fits != "no")
+        assert cell["fits"] == (row.fits_memory != "no")
 
 
 def test_contours_run_between_the_cells_of_which_one_reaches_a_level() -> None:

@@ -142,7 +142,7 @@ def test_attention_data_parallelism_splits_sequences_and_copies_attention() -> N
 def test_replicas_are_more_devices_with_the_same_step() -> None:
     one, three = (compare([load(tp=4, batch=8, replicas=count)]).rows[0] for count in (None, 3))
     assert three.step_s == one.step_s
-    assert three.label == "TP4 x3"
+    assert three.layout_name == "TP4 x3"
     assert three.scenario.layout.devices == 4
     with pytest.raises(InputError, match="whole number"):
         load(tp=4, replicas=0)
@@ -166,11 +166,11 @@ def test_a_serving_batch_is_capped_by_the_cache_and_fits() -> None:
     room = memory(load(tp=2, batch=512, isl=3000, osl=1000, weights="fp8")).largest_batch
     assert room < 512
     assert np.floor(row.running) == room
-    assert row.fits == "yes"
+    assert row.fits_memory == "yes"
     assert row.memory.cache_bytes < row.memory.usable_bytes
     assert row.tokens_per_s == pytest.approx(row.running / row.step_s)
     (plain,) = compare([load(tp=2, batch=512, context=4000, weights="fp8")]).rows
-    assert (plain.running, plain.fits) == (512, "no")
+    assert (plain.running, plain.fits_memory) == (512, "no")
 
 
 def test_the_head_and_the_stage_are_in_the_tree() -> None:

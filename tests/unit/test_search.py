@@ -189,7 +189,7 @@ def test_limits_leave_out_what_breaks_them() -> None:
             assert row.tpot_s <= 0.02
             assert row.ttft_s is not None
             assert row.ttft_s[0] <= 0.2
-            assert (row.meets == "yes") == (row.ttft_s[1] <= 0.2 and row.fits == "yes")
+            assert (row.meets == "yes") == (row.ttft_s[1] <= 0.2 and row.fits_memory == "yes")
 
 
 def test_limits_that_nothing_holds_leave_the_nearest() -> None:
@@ -202,14 +202,14 @@ def test_limits_that_nothing_holds_leave_the_nearest() -> None:
 def test_a_cost_is_what_a_gpu_costs_over_its_tokens() -> None:
     chosen = plan().chosen
     assert chosen is not None
-    assert chosen.cost_per_mtoken(3.6) == pytest.approx(3.6 / 3600 / chosen.per_gpu * 1e6)
+    assert chosen.cost_per_mtoken(3.6) == pytest.approx(3.6 / 3600 / chosen.tokens_per_s_per_gpu * 1e6)
     assert chosen.cost_per_mtoken(None) is None
 
 
 def test_the_front_holds_every_point_that_no_other_beats() -> None:
     found = plan()
-    points = [(point.per_user, point.per_gpu) for point in found.every()]
-    on = {(point.per_user, point.per_gpu) for point in found.pareto}
+    points = [(point.tokens_per_s_per_user, point.tokens_per_s_per_gpu) for point in found.every()]
+    on = {(point.tokens_per_s_per_user, point.tokens_per_s_per_gpu) for point in found.pareto}
     assert on
     for user, gpu in points:
         beaten = any(u >= user and g >= gpu and (u, g) != (user, gpu) for u, g in points)
@@ -289,13 +289,15 @@ def test_each_leading_layout_is_at_its_best_batch(model: str, on: str, tpot_s: f
     assert found.rows[0].meets == "yes"
     for row in found.rows[:6]:
         best = exhaustive(found, row)
-        assert row.meets == "no" or row.per_gpu >= 0.985 * best
-    assert found.rows[0].per_gpu == max(row.per_gpu for row in found.rows if row.meets != "no")
+        assert row.meets == "no" or row.tokens_per_s_per_gpu >= 0.985 * best
+    assert found.rows[0].tokens_per_s_per_gpu == max(
+        row.tokens_per_s_per_gpu for row in found.rows if row.meets != "no"
+    )
 
 
 def test_no_layout_that_was_not_refined_would_lead() -> None:
     found = plan(16, "deepseek-v3", "h200-sxm", tpot_s=0.03)
-    last = found.rows[11].per_gpu
+    last = found.rows[11].tokens_per_s_per_gpu
     assert len(found.rows) > 20
     assert all(exhaustive(found, row) <= last for row in found.rows[12:] if row.meets != "no")
 

@@ -130,25 +130,10 @@ class Choice(Point):
         return self.tpot_low_s, self.tpot_high_s
 
     @property
-    def per_user(self) -> float:
-        """Return tokens/s of each sequence."""
-        return self.tokens_per_s_per_user
-
-    @property
-    def per_gpu(self) -> float:
-        """Return tokens/s of each device."""
-        return self.tokens_per_s_per_gpu
-
-    @property
     def ttft_s(self) -> tuple[float, float] | None:
         """Return the range of the time to the first token [s], or None without prompts."""
         low, high = self.ttft_low_s, self.ttft_high_s
         return None if low is None or high is None else (low, high)
-
-    @property
-    def fits(self) -> str:
-        """Return whether it fits: `yes`, or `marginal`."""
-        return self.fits_memory
 
     def cost_per_mtoken(self, price_per_hour: float | None) -> float | None:
         """Return the price of a million tokens [$], or None where that of a GPU is not known."""

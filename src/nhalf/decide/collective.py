@@ -101,24 +101,13 @@ def _of_curve(question: Question, size_bytes: float) -> Row | None:
         return None
     at = question.curve.at(question.ranks)
     time_s = float(np.mean(at(size_bytes)))
-    fixed_s = min(at.floor_s, time_s)
     width = math.exp(float(question.curve.half_width(np.array([size_bytes]), question.ranks)[0]))
-    return Row(
-        size_bytes=size_bytes,
-        algorithm=question.curve.key.library,
-        time_s=time_s,
-        low_s=time_s / width,
-        high_s=time_s * width,
-        fixed_s=fixed_s,
-        transfer_s=time_s - fixed_s,
+    return _of_library(
+        question,
+        size_bytes,
+        question.curve.key.library,
+        (time_s, time_s / width, time_s * width, min(at.floor_s, time_s)),
         kind="measured" if question.curve.is_measured(question.ranks) else "modelled",
-        chosen=True,
-        fastest=False,
-        runs=True,
-        exact="",
-        unchecked="",
-        needs="",
-        **_bandwidths(question, size_bytes, time_s),
     )
 
 
@@ -127,22 +116,36 @@ def _of_plan(question: Question, size_bytes: float, chosen: Choice) -> Row | Non
     plan = chosen.plan
     if plan is None or question.library is None or (question.span.nodes == 1 and question.domain is None):
         return None
+    return _of_library(
+        question,
+        size_bytes,
+        question.library.name,
+        (plan.time_s, plan.low_s, plan.high_s, plan.fixed_s),
+        kind="modelled" if plan.priced else "plan",
+    )
+
+
+def _of_library(
+    question: Question, size_bytes: float, library: str, times_s: tuple[float, float, float, float], kind: str
+) -> Row:
+    """Return the row of a library as a whole: its time, the ends of its band and its fixed time [s]."""
+    time_s, low_s, high_s, fixed_s = times_s
     return Row(
         size_bytes=size_bytes,
-        algorithm=question.library.name,
-        time_s=plan.time_s,
-        low_s=plan.low_s,
-        high_s=plan.high_s,
-        fixed_s=plan.fixed_s,
-        transfer_s=plan.time_s - plan.fixed_s,
-        kind="modelled" if plan.priced else "plan",
+        algorithm=library,
+        time_s=time_s,
+        low_s=low_s,
+        high_s=high_s,
+        fixed_s=fixed_s,
+        transfer_s=time_s - fixed_s,
+        kind=kind,
         chosen=True,
         fastest=False,
         runs=True,
         exact="",
         unchecked="",
         needs="",
-        **_bandwidths(question, size_bytes, plan.time_s),
+        **_bandwidths(question, size_bytes, time_s),
     )
 
 

@@ -43,26 +43,6 @@ class Row(Point):
         return elasticities(self.scenario)
 
     @property
-    def label(self) -> str:
-        """Return the layout in short."""
-        return self.layout_name
-
-    @property
-    def tensor_parallel(self) -> int:
-        """Return the TP degree."""
-        return self.tp
-
-    @property
-    def fits(self) -> str:
-        """Return whether it fits in memory."""
-        return self.fits_memory
-
-    @property
-    def routed(self) -> dict[str, str]:
-        """Return the measured curves of the exchange."""
-        return self.exchange_curves
-
-    @property
     def crosses_nodes(self) -> bool:
         """Tell whether a collective of the layout crosses nodes; stage hand-overs may do so without one."""
         return self.scenario.system.fabric.span(self.layout.stage_devices).nodes > 1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.points import Point, at_batches, points
-from nhalf.predict.band import LEVEL, SEED, draws, is_unseen
+from nhalf.predict.band import LEVEL, SEED, draws, is_unseen, sided
 from nhalf.quantiles import Z80
 
 if TYPE_CHECKING:
@@ -145,8 +145,7 @@ def _normal(*stream: int) -> Array:
 
 def _off(normal: Array, below: float, above: float) -> Array:
     """Return draws [logarithm] with the half-widths of an 80 % band."""
-    found: Array = normal / Z80 * np.where(normal < 0, below, above)
-    return found
+    return sided(normal / Z80, below, above)
 
 
 def _residual(scenario: Scenario) -> tuple[float, float]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import zlib
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nhalf.breakdown import weighted_parts
 from nhalf.laws.across_nodes import across_nodes
-from nhalf.predict.band import DRAWS, LEVEL, SEED
-from nhalf.quantiles import Z95
+from nhalf.predict.band import LEVEL, TRANSPORT, drawn_factor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,21 +21,16 @@ if TYPE_CHECKING:
     from nhalf.library import Library
     from nhalf.transport import Transport
 
-PATH: Final = "system.transport."
-"""Where the constants of a transport stand among the inputs of a scenario."""
-
 
 def drawn(transport: Transport, origins: Mapping[str, Datum]) -> Transport:
     """Return a transport whose constants are draws of shape (draws, 1) from their intervals, as those of a step are."""
     changed: dict[str, Array] = {}
     for item in fields(transport):
-        path = f"{PATH}{item.name}"
+        path = f"{TRANSPORT}{item.name}"
         origin = origins.get(path)
         if origin is None or origin.low is None or origin.high is None or origin.low <= 0:
             continue
-        normal = np.random.default_rng([SEED, zlib.crc32(path.encode())]).standard_normal(DRAWS)
-        below, above = math.log(origin.value / origin.low) / Z95, math.log(origin.high / origin.value) / Z95
-        changed[item.name] = (origin.value * np.exp(normal * np.where(normal < 0, below, above)))[:, None]
+        changed[item.name] = (origin.value * drawn_factor(path, origin))[:, None]
     return replace(transport, **changed)  # type: ignore[arg-type]
 
 

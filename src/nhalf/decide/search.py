@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from nhalf.decide.layouts import groups, layouts, name
 from nhalf.decide.pareto import front
 from nhalf.decide.refining import refine, refined
 from nhalf.decide.regime import TIE
-from nhalf.predict.exchange import kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,14 @@ if TYPE_CHECKING:
     from nhalf.decide.pools import Pools
     from nhalf.layout import Layout
     from nhalf.scenario import Scenario
+
+_KEYS: Final = (
+    "system", "layout", "tp", "pp", "ep", "attention_dp", "moe_tp", "cp", "exchange", "replicas", "nodes", "batch",
+    "running", "step_s", "tpot_s", "tpot_low_s", "tpot_high_s", "ttft_low_s", "ttft_high_s", "tokens_per_s_per_user",
+    "tokens_per_s_per_gpu", "cost_per_mtoken", "binding", "kind", "pareto", "meets", "tied", "fits_memory",
+    "memory_bytes", "alike_ep", "runs_on",
+)  # fmt: skip
+"""The keys of a row in their order: those of the plan, and the names of what a point says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,40 +93,17 @@ class Plan:
 
     def record(self, row: Choice) -> dict[str, Any]:
         """Return one row by the keys of the contract."""
-        layout, scenario = row.layout, row.candidate.scenario
-        return {
-            "system": scenario.system.name,
-            "layout": name(layout),
-            "tp": layout.tensor_parallel,
-            "pp": layout.pipeline_parallel,
-            "ep": layout.expert_parallel,
-            "attention_dp": layout.attention_dp,
-            "moe_tp": layout.moe_tensor_parallel if scenario.transformer.mixture else None,
-            "cp": layout.context_parallel,
-            "exchange": layout.routed_exchange if layout.attention_dp > 1 else None,
-            "replicas": self.replicas(layout),
-            "nodes": layout.nodes(scenario.system.fabric),
-            "batch": row.batch,
-            "running": row.running,
-            "step_s": row.step_s,
-            "tpot_s": row.tpot_s,
-            "tpot_low_s": row.tpot_low_s,
-            "tpot_high_s": row.tpot_high_s,
-            "ttft_low_s": row.ttft_low_s,
-            "ttft_high_s": row.ttft_high_s,
-            "tokens_per_s_per_user": row.tokens_per_s_per_user,
-            "tokens_per_s_per_gpu": row.tokens_per_s_per_gpu,
+        own = {
+            "layout": name(row.layout),
+            "replicas": self.replicas(row.layout),
             "cost_per_mtoken": row.cost_per_mtoken(self.wish.price_per_hour),
-            "binding": row.binding,
-            "kind": kind(scenario),
             "pareto": any(each.candidate is row.candidate and each.place == row.place for each in self.pareto),
             "meets": row.meets,
             "tied": row.tied,
-            "fits_memory": row.fits_memory,
-            "memory_bytes": row.memory_bytes,
             "alike_ep": list(row.candidate.alike),
-            "runs_on": [engine for engine in ENGINES if runs_on(layout, engine)],
+            "runs_on": [engine for engine in ENGINES if runs_on(row.layout, engine)],
         }
+        return {key: own[key] if key in own else getattr(row, key) for key in _KEYS}
 
     def to_polars(self) -> Any:  # noqa: ANN401  polars is optional
         """Return every layout at every batch that fits as a polars data frame."""

@@ -69,9 +69,13 @@ class Draft:
         self.file.flush()
         self.whole = 0 if self._straight else self.file.tell()
 
-    def keep(self) -> None:
-        """Give the file its name, once it is on the disk; raises InputError when that fails, and removes it then."""
+    def keep(self, last: bytes = b"") -> None:
+        """Write what is last, and give the file its name once it is on the disk.
+
+        Raises InputError when that fails, and removes it then.
+        """
         try:
+            self.file.write(last)
             self.file.flush()
             if not self._straight:
                 os.fsync(self.file.fileno())
@@ -184,16 +188,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file: whole, or not at all. Raises InputError as `write_text` does."""
-    draft = Draft(path)
-    try:
-        draft.file.write(content)
-    except OSError as error:
-        draft.drop()
-        raise draft.failed(error) from error
-    except BaseException:
-        draft.drop()
-        raise
-    draft.keep()
+    Draft(path).keep(content)
 
 
 @contextlib.contextmanager

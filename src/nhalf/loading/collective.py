@@ -13,13 +13,14 @@ from nhalf.catalog.curves import find
 from nhalf.collective import Mode, Op
 from nhalf.decide.collective_case import Question
 from nhalf.decide.fixed_time import launch_pairs
-from nhalf.decide.priced import PATH, drawn
+from nhalf.decide.priced import drawn
 from nhalf.errors import InputError, did_you_mean
 from nhalf.fabric import Span, Topology
 from nhalf.laws.across_nodes import place
 from nhalf.laws.collective.table import LAWS
 from nhalf.laws.domain import nccl_in_domain
 from nhalf.loading.links import link as read_link
+from nhalf.predict.band import TRANSPORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -147,7 +148,7 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
     holding = [rule for rule in rules if rule.holds(ranks, architecture, mode)]
     where = place(op, span, system, library)
     drawing = None if where is None else replace(where, transport=drawn(where.transport, origins))
-    shown = ("system.fabric.",) if where is None else ("system.fabric.", PATH)
+    shown = ("system.fabric.",) if where is None else ("system.fabric.", TRANSPORT)
     question = Question(
         op=op,
         span=span,

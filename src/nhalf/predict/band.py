@@ -41,7 +41,8 @@ _LINKS = "system.fabric."
 _CACHE: Final = "workload.kv_bytes"
 _FACTOR: Final = "stack.library.tuner_factor"
 _REMEDIES: Final = "stack.remedies."
-_TRANSPORT: Final = "system.transport."
+TRANSPORT: Final = "system.transport."
+"""Where the constants of a transport between nodes stand among the inputs of a scenario."""
 _BETWEEN: Final = ("collective_fixed", "collective_transfer", "hand_over")
 _AT_ONCE: Final = 128
 """Steps whose draws are evaluated at once: 65,536 numbers, which stay in the cache."""
@@ -69,11 +70,24 @@ def draws(
             or (among is not None and not among(path, origin))
         ):
             continue
-        # A stream of its own for each input: one more input leaves the draws of the others as they were.
-        normal = np.random.default_rng([seed, zlib.crc32(path.encode())]).standard_normal(count)
-        below, above = _spreads(origin)
-        drawn = float(np.mean(value)) * np.exp(normal * np.where(normal < 0, below, above))
+        drawn = float(np.mean(value)) * drawn_factor(path, origin, count, seed)
         found[path] = np.minimum(drawn, 1.0) if path.endswith("_efficiency") else drawn
+    return found
+
+
+def drawn_factor(path: str, origin: Datum, count: int = DRAWS, seed: int = SEED) -> Array:
+    """Return `count` draws of an input over its value, log-normal by its interval.
+
+    Each input has a stream of its own: one more input leaves the draws of the others as they were.
+    """
+    normal = np.random.default_rng([seed, zlib.crc32(path.encode())]).standard_normal(count)
+    found: Array = np.exp(sided(normal, *_spreads(origin)))
+    return found
+
+
+def sided(normal: Array, below: float, above: float) -> Array:
+    """Return draws of a standard normal with another width on each side of 0."""
+    found: Array = normal * np.where(normal < 0, below, above)
     return found
 
 
@@ -175,7 +189,7 @@ def is_unseen(scenario: Scenario, path: str, origin: Datum) -> bool:
 
     That is what the user gave, a remedy, and the constants of a fabric where the layout leaves its node.
     """
-    if path.startswith(_TRANSPORT):
+    if path.startswith(TRANSPORT):
         return bool(scenario.layout.devices > scenario.system.fabric.devices_per_node)
     return path != _CACHE and (origin.kind == "given" or path.startswith(_REMEDIES))
 
@@ -183,8 +197,7 @@ def is_unseen(scenario: Scenario, path: str, origin: Datum) -> bool:
 def _unexplained(scenario: Scenario) -> Array:
     """Return draws of measured over predicted: log-normal on each side, with the half-widths of 80 %."""
     normal = np.random.default_rng([SEED, 1]).standard_normal(DRAWS) / Z80
-    below, above = scenario.residual
-    return np.exp(normal * np.where(normal < 0, below, above))
+    return np.exp(sided(normal, *scenario.residual))
 
 
 def _drawn(scenario: Scenario, count: int, drawn: dict[str, Array], off: Array) -> tuple[Array, Array]:

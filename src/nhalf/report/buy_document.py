@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf.report.buy import why_nothing
 from nhalf.report.buy_words import links, unused_links, verdict_between, verdict_interactive, verdict_throughput
-from nhalf.report.document import envelope, number
+from nhalf.report.document import envelope, number, taken
 from nhalf.report.fields import record
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ def _body(found: Purchase, defaults: Sequence[Default], warnings: Sequence[str])
                 for batch, inputs in found.tornado.items()
                 for path, value in inputs.items()
             ],
-            "defaults": [
-                {"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults
-            ],
+            "defaults": taken(defaults),
             "warnings": list(warnings),
     }  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nhalf.decide.paired import pair
 from nhalf.report import fields
 from nhalf.report.decode_brief import assumed
-from nhalf.report.document import envelope
+from nhalf.report.document import envelope, taken
 from nhalf.report.fields import record
 from nhalf.report.view import Brief, percent, whole_number
 
@@ -32,7 +32,7 @@ def document(
         "schema": "nhalf.compare/2",
         "pairs": [_pair(each) for each in pairs],
         "rows": [_side(side) for side in sides],
-        "defaults": [{"flag": each.flag, "value": each.value, "reason": each.reason} for each in defaults],
+        "defaults": taken(defaults),
         "warnings": list(warnings),
     }
     return envelope("compare", body)

@@ -58,7 +58,7 @@ def _number(panel: Panel, canvas: Canvas, *, several: bool) -> None:
     if not panel.tied:
         return
     row = panel.fastest
-    where = f"  ({panel.system}, batch {panel.batch:g}, {row.label})" if several else ""
+    where = f"  ({panel.system}, batch {panel.batch:g}, {row.layout_name})" if several else ""
     band = f"{units.format_time(row.low_s)} to {units.format_time(row.high_s)}"
     per = verdict.unit(row)
     canvas.paragraph(f"{units.format_time(row.step_s)} per {per}, 80 % band {band}{where}")
@@ -111,8 +111,8 @@ def _summary(panel: Panel) -> Table:
 
 def _label(row: Row, panel: Panel) -> str:
     """Return a TP degree with its marks: how it fits, and whether it ties with the fastest."""
-    label = str(row.tensor_parallel) if _only_tensor(panel) else row.label
-    return f"{label}{_MARKS[row.fits]}{'*' if row in panel.tied else ''}"
+    label = str(row.tp) if _only_tensor(panel) else row.layout_name
+    return f"{label}{_MARKS[row.fits_memory]}{'*' if row in panel.tied else ''}"
 
 
 def _head(panel: Panel) -> str:
@@ -132,7 +132,7 @@ def _heads(panel: Panel) -> list[str]:
 
 def _only_tensor(panel: Panel) -> bool:
     """Tell whether the layouts of a panel differ from one device by TP alone."""
-    return all(row.label == f"TP{row.tensor_parallel}" for row in panel.rows)
+    return all(row.layout_name == f"TP{row.tp}" for row in panel.rows)
 
 
 def _marked(panel: Panel) -> list[int]:
@@ -172,11 +172,11 @@ def _notes(comparison: Comparison) -> list[str]:
     if any(row.accepted_tokens != 1 for row in comparison.rows):
         notes.append("tok/s counts the tokens that are kept; the time to draft them is not in the step.")
     for row in comparison.rows:
-        if row.fits != "yes":
+        if row.fits_memory != "yes":
             low, high = usable_bytes(row.scenario)
-            fits = "! does not fit" if row.fits == "no" else "? fits only if the driver reports enough memory"
+            fits = "! does not fit" if row.fits_memory == "no" else "? fits only if the driver reports enough memory"
             notes.append(
-                f"{fits}: {row.label}, batch {row.batch:g} needs {row.memory_bytes / 1e9:.1f} GB on each "
+                f"{fits}: {row.layout_name}, batch {row.batch:g} needs {row.memory_bytes / 1e9:.1f} GB on each "
                 f"device; {low / 1e9:.1f} to {high / 1e9:.1f} GB are usable."
             )
     return [
@@ -191,7 +191,7 @@ def _notes(comparison: Comparison) -> list[str]:
 
 def _unmeasured(comparison: Comparison) -> list[str]:
     """Return what was not measured inside a node: the library in that mode, on that system."""
-    rows = [row for row in comparison.rows if row.tensor_parallel > 1 and not row.crosses_nodes and row.curve is None]
+    rows = [row for row in comparison.rows if row.tp > 1 and not row.crosses_nodes and row.curve is None]
     keys = dict.fromkeys(
         (row.scenario.stack.library.name, str(row.scenario.stack.mode), row.scenario.system.name) for row in rows
     )
@@ -221,8 +221,8 @@ def _turn_over(comparison: Comparison, canvas: Canvas) -> None:
     canvas.heading("Turn-over")
     for panel in panels:
         devices = max(row.scenario.layout.devices for row in panel.tied)
-        most = max(row.scenario.layout.devices for row in panel.rows if row.fits != "no")
-        names = [row.label for row in sorted(panel.tied, key=lambda row: row.scenario.layout.devices)]
+        most = max(row.scenario.layout.devices for row in panel.rows if row.fits_memory != "no")
+        names = [row.layout_name for row in sorted(panel.tied, key=lambda row: row.scenario.layout.devices)]
         span = names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}" if _only_tensor(panel) else ", ".join(names)
         within = f"{span} within {100 * TIE:.0f} %" if len(names) > 1 else f"{span} alone within {100 * TIE:.0f} %"
         beyond = "more devices make a stream slower" if most > devices else "not reached by the layouts asked for"
@@ -294,7 +294,7 @@ def _levers(comparison: Comparison, canvas: Canvas) -> None:
     rows = [[name, *(verdict.percent(gain[name]) if name in gain else "-" for gain in gains)] for name in names]
     rows.sort(key=lambda row: -max(gain.get(row[0], 0.0) for gain in gains))
     several = len({panel.system for panel in panels}) > 1
-    heads = [f"{panel.system}, " * several + f"batch {panel.batch:g}, {panel.fastest.label}" for panel in panels]
+    heads = [f"{panel.system}, " * several + f"batch {panel.batch:g}, {panel.fastest.layout_name}" for panel in panels]
     table = grid(["<change", *heads], rows)
     if canvas.fits(table):
         canvas.place(table)
@@ -314,7 +314,7 @@ def _constants(comparison: Comparison, canvas: Canvas) -> None:
         if abs(row.elasticities.get(path, 0.0)) >= MATTERS
     ]
     moved.sort(key=lambda item: (_KIND_ORDER.index(item[1].kind), -abs(item[2])))
-    canvas.heading(f"Constants that matter for {row.label}, batch {row.batch:g}: % of step per % (95 % interval)")
+    canvas.heading(f"Constants that matter for {row.layout_name}, batch {row.batch:g}: % of step per % (95 % interval)")
     for path, origin, share in moved:
         interval = ""
         if origin.low is not None and origin.high is not None:
@@ -325,7 +325,7 @@ def _constants(comparison: Comparison, canvas: Canvas) -> None:
             f"  {share:+.2f} {path} = {value}{interval}, {origin.kind} [{origin.source}]", indent="        "
         )
     if row.curve is not None:
-        key = f"{row.curve.key} x{row.tensor_parallel}"
+        key = f"{row.curve.key} x{row.tp}"
         canvas.paragraph(f"  all-reduce: {key}, measured [{row.curve.source}]", indent="        ")
     for note in band_notes(row):
         canvas.paragraph(f"  {note}", indent="        ")

@@ -38,7 +38,7 @@ def _host(row: Row) -> list[str]:
     if found is None:
         return []
     host, device = (units.format_time(float(part.value)) for part in found.parts)
-    text = f"{row.label}, batch {row.batch:g}: the host takes {host} to launch the kernels"
+    text = f"{row.layout_name}, batch {row.batch:g}: the host takes {host} to launch the kernels"
     if float(found.value) > 0:
         return [f"{text}, and the device, which takes {device} to run them, waits."]
     return [f"{text}, less than the {device} the device runs them."]

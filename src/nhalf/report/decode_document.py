@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf.decide.link_share import exchanged
 from nhalf.report import decode_notes, decode_parts, verdict
-from nhalf.report.document import datum, envelope, number, term, whole
+from nhalf.report.document import datum, envelope, number, taken, term, whole
 from nhalf.report.fields import LAYOUT, record
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
                 {
                     "system": row.scenario.system.name,
                     "batch": whole(row.batch),
-                    "tp": row.tensor_parallel,
-                    "layout": row.label,
+                    "tp": row.tp,
+                    "layout": row.layout_name,
                     "input": path,
                     "value": value,
                 }
@@ -45,9 +45,7 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
             "levers": [lever for panel in comparison.panels for lever in _levers(panel)],
             "remedies": [remedy for panel in comparison.panels for remedy in decode_parts.remedies(panel)],
             "sources": sources(comparison),
-            "defaults": [
-                {"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults
-            ],
+            "defaults": taken(defaults),
             "doubts": [*decode_notes.link_notes(comparison.rows), *decode_notes.incast_notes(comparison.rows)],
             "warnings": list(warnings),
         },
@@ -107,8 +105,8 @@ def _levers(panel: Panel) -> list[dict[str, Any]]:
         {
             "system": panel.system,
             "batch": whole(panel.batch),
-            "tp": panel.fastest.tensor_parallel,
-            "layout": panel.fastest.label,
+            "tp": panel.fastest.tp,
+            "layout": panel.fastest.layout_name,
             "name": lever.name,
             "input": lever.path,
             "factor": lever.factor,

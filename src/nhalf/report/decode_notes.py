@@ -38,7 +38,7 @@ def exchange_notes(comparison: Comparison) -> list[str]:
     across: dict[str, dict[str, None]] = {}
     for row in rows:
         if row.crosses_nodes and row.kind == "modelled":
-            across.setdefault(_across(row), {})[row.label] = None
+            across.setdefault(_across(row), {})[row.layout_name] = None
     notes = [f"{verdict.joined(list(names))}: {basis}, and the band is wide." for basis, names in across.items()]
     notes += incast_notes(rows)
     notes += _changing_notes(rows)
@@ -47,11 +47,11 @@ def exchange_notes(comparison: Comparison) -> list[str]:
         if found is not None and not row.prefills:
             per_node = row.scenario.system.fabric.devices_per_node
             notes.append(
-                f"{row.label}, batch {row.batch:g}: an all-reduce takes {units.format_time(found.across_s)} over "
+                f"{row.layout_name}, batch {row.batch:g}: an all-reduce takes {units.format_time(found.across_s)} over "
                 f"{found.nodes} nodes, {units.format_time(found.inside_s)} on the {per_node} devices of one; "
                 f"{found.count:g} of them cost {units.format_time(found.cost_s)} a step more."
             )
-    seen = {(way, curve, row.label): None for row in rows for way, curve in row.routed.items()}
+    seen = {(way, curve, row.layout_name): None for row in rows for way, curve in row.exchange_curves.items()}
     for way, curve, label in seen:
         how = (
             f"measured, {curve}" if curve else "by the law of distinct ranks hit; nothing was measured there, wide band"
@@ -113,7 +113,7 @@ def _changing_notes(rows: Sequence[Row]) -> list[str]:
     fixed: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         if row.crosses_nodes and row.curve is None:
-            fixed.setdefault((row.scenario.system.name, row.label), []).append(row.columns["collective_fixed"])
+            fixed.setdefault((row.scenario.system.name, row.layout_name), []).append(row.columns["collective_fixed"])
     labels = list(dict.fromkeys(key[1] for key, times in fixed.items() if max(times) > _MOVED * min(times)))
     said = "c.fixed changes with the batch, as the plan takes other algorithms for longer messages."
     return [f"{verdict.joined(labels)}: {said}"] if labels else []
@@ -121,5 +121,5 @@ def _changing_notes(rows: Sequence[Row]) -> list[str]:
 
 def incast_notes(rows: Sequence[Row]) -> list[str]:
     """Return that nodes which answer one root at once may overrun its port of the switch, where so many do."""
-    labels = dict.fromkeys(row.label for row in rows if incast.possible(row.scenario))
+    labels = dict.fromkeys(row.layout_name for row in rows if incast.possible(row.scenario))
     return [f"{verdict.joined(list(labels))}: {words.INCAST}."] if labels else []

@@ -101,7 +101,7 @@ def _card(panel: Panel) -> Card:
     """Return the number of one panel."""
     row = panel.fastest
     return Card(
-        label=f"{panel.system}, batch {panel.batch:g}: {row.label}",
+        label=f"{panel.system}, batch {panel.batch:g}: {row.layout_name}",
         number=f"{units.format_time(row.step_s)} per {verdict.unit(row)}",
         beside=(
             f"80 % band {units.format_time(row.low_s)} to {units.format_time(row.high_s)}",
@@ -127,13 +127,13 @@ def _maps(comparison: Comparison) -> list[Figure]:
     for place, system in enumerate(systems):
         mine = [row for row in comparison.rows if row.scenario.system.name == system]
         by_size = sorted(mine, key=lambda row: row.scenario.layout.devices)
-        layouts = {row.label: row.scenario for row in by_size}
+        layouts = {row.layout_name: row.scenario for row in by_size}
         crossovers = _crossovers(comparison)
         # With stages or groups of attention a message holds only a part of the batch.
         turns = {
-            row.label: crossovers[system, row.tensor_parallel].batch_at_double_floor
+            row.layout_name: crossovers[system, row.tp].batch_at_double_floor
             for row in by_size
-            if 1 < row.tensor_parallel == row.scenario.layout.devices
+            if 1 < row.tp == row.scenario.layout.devices
         }
         found.append(regime(layouts, turns, key=f"regime-{place}", title=system))
     return found
@@ -185,22 +185,17 @@ def _groups(comparison: Comparison) -> list[tuple[Row, Crossover]]:
     """Return the groups worth a picture: those of the fastest layouts and of the largest one, on each system."""
     found: dict[tuple[str, int], Row] = {}
     rows = [panel.fastest for panel in comparison.panels]
-    rows += [max(panel.rows, key=lambda row: row.tensor_parallel) for panel in comparison.panels]
+    rows += [max(panel.rows, key=lambda row: row.tp) for panel in comparison.panels]
     for row in rows:
-        if row.tensor_parallel > 1:
-            found.setdefault((row.scenario.system.name, row.tensor_parallel), row)
+        if row.tp > 1:
+            found.setdefault((row.scenario.system.name, row.tp), row)
     crossovers = _crossovers(comparison)
     return [(row, crossovers[key]) for key, row in found.items() if key in crossovers][:_MOST_CURVES]
 
 
 def _crossovers(comparison: Comparison) -> dict[tuple[str, int], Crossover]:
     """Return the crossovers by system and ranks: they stand in the order in which the panels' rows first have them."""
-    keys = dict.fromkeys(
-        (panel.system, row.tensor_parallel)
-        for panel in comparison.panels
-        for row in panel.rows
-        if row.tensor_parallel > 1
-    )
+    keys = dict.fromkeys((panel.system, row.tp) for panel in comparison.panels for row in panel.rows if row.tp > 1)
     return dict(zip(keys, comparison.crossovers, strict=True))
 
 
@@ -238,7 +233,7 @@ def _algorithms(row: Row, key: str) -> Figure | None:
     """Return the algorithm chart of a row's TP group on the links of its scenario; None where no system is known."""
     scenario = row.scenario
     asked = Asked(
-        op=str(Op.ALL_REDUCE), system=scenario.system.name, ranks=str(row.tensor_parallel), sizes="1KiB:128MiB",
+        op=str(Op.ALL_REDUCE), system=scenario.system.name, ranks=str(row.tp), sizes="1KiB:128MiB",
         library=scenario.stack.library.name, mode=str(scenario.stack.mode),
     )  # fmt: skip
     try:

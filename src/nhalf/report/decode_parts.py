@@ -28,7 +28,7 @@ def write_memory(comparison: Comparison, canvas: Canvas) -> None:
     several = len({panel.system for panel in comparison.panels}) > 1
     rows: dict[tuple[str, str], list[Row]] = {}
     for row in comparison.rows:
-        rows.setdefault((row.scenario.system.name, row.label), []).append(row)
+        rows.setdefault((row.scenario.system.name, row.layout_name), []).append(row)
     batches = [f"{row.batch:g}" for row in next(iter(rows.values()))]
     cells = [
         [
@@ -58,7 +58,7 @@ def _cap(row: Row) -> str:
     """Return in words that the cache holds fewer sequences than ask for it."""
     most = "1" if row.running <= 1 else f"{row.running:.0f}"
     return (
-        f"{row.label}, batch {row.batch:g}: the KV cache has room for {most} of {row.batch:g} sequences of "
+        f"{row.layout_name}, batch {row.batch:g}: the KV cache has room for {most} of {row.batch:g} sequences of "
         f"{_length(row):g} tokens; the others wait, and the step is that of {most}."
     )
 
@@ -78,7 +78,7 @@ def write_remedies(comparison: Comparison, canvas: Canvas) -> None:
     canvas.heading(f"What the remedies save (time per {what} without it, with it)")
     said: set[str] = set()
     for panel in panels:
-        where = f"{panel.fastest.label}, batch {panel.batch:g}: " if len(panels) > 1 else ""
+        where = f"{panel.fastest.layout_name}, batch {panel.batch:g}: " if len(panels) > 1 else ""
         for remedy in panel.remedies:
             times = f"{units.format_time(remedy.without_s)} to {units.format_time(remedy.with_s)}"
             word = "saves" if remedy.gain >= 0 else "costs"
@@ -104,7 +104,7 @@ def write_transfer(comparison: Comparison, canvas: Canvas) -> None:
         hidden = "sent layer by layer the prefill hides it" if share < 1 else "the link is slower than the prefill"
         after = units.format_time(row.step_s + found["time_s"])
         words += f"That is {verdict.percent(share)} of the prefill: {hidden}; sent at its end, {after} in all."
-        canvas.paragraph(f"  {row.label}, batch {row.batch:g}: {words}", indent="    ")
+        canvas.paragraph(f"  {row.layout_name}, batch {row.batch:g}: {words}", indent="    ")
 
 
 def transfer(row: Row) -> dict[str, Any] | None:
@@ -140,7 +140,7 @@ def remedies(panel: Panel) -> list[dict[str, Any]]:
         {
             "system": panel.system,
             "batch": whole(panel.batch),
-            "layout": panel.fastest.label,
+            "layout": panel.fastest.layout_name,
             "name": remedy.name,
             "flag": remedy.flag,
             "without_s": remedy.without_s,

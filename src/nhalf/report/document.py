@@ -13,8 +13,11 @@ from nhalf.predict.band import LEVEL
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nhalf.breakdown import Input
     from nhalf.citation import Datum
+    from nhalf.loading import Default
 
 
 def envelope(command: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -27,6 +30,11 @@ def envelope(command: str, body: dict[str, Any]) -> dict[str, Any]:
         "interval_level": LEVEL,
         **body,
     }
+
+
+def taken(defaults: Sequence[Default]) -> list[dict[str, Any]]:
+    """Return the defaults that were taken."""
+    return [{"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults]
 
 
 def whole(number: float) -> int | float:

@@ -99,7 +99,7 @@ def _cells(plan: Plan, row: Choice, *, wide: bool) -> list[str]:
     last = units.format_time(first[0] if not wide else first[1]) if first is not None else "-"
     shown = last if first is None or not wide else f"{units.format_time(first[0])}-{last}"
     cells = [f"{name(row.layout)}{_STARS[row.meets]}{'*' if row.tied else ''}", str(row.batch)]
-    cells += [units.format_time(row.tpot_s), shown, rate(row.per_user), rate(row.per_gpu)]
+    cells += [units.format_time(row.tpot_s), shown, rate(row.tokens_per_s_per_user), rate(row.tokens_per_s_per_gpu)]
     cells += [str(_nodes(row))] if wide else []
     cost = row.cost_per_mtoken(plan.wish.price_per_hour)
     cells += [units.format_money(cost)] if cost is not None else []
@@ -172,7 +172,7 @@ def _front(plan: Plan, canvas: Canvas) -> None:
         point = points[place]
         cost = point.cost_per_mtoken(plan.wish.price_per_hour)
         layout = f"{name(point.layout)}{'*' if place in chosen else ''}"
-        row = [layout, str(point.batch), rate(point.per_user), rate(point.per_gpu)]
+        row = [layout, str(point.batch), rate(point.tokens_per_s_per_user), rate(point.tokens_per_s_per_gpu)]
         rows.append([*row, *([units.format_money(cost or 0.0)] if priced else []), point.binding])
     heads = ["<layout", "batch", "tok/s/user", "tok/s/GPU", *(["$/Mtok"] if priced else []), "<binds"]
     canvas.table(heads, rows)

@@ -89,7 +89,7 @@ def _run(plan: Plan, chosen: Choice) -> str:
     count = users(plan, chosen)
     who = "1 user" if count == 1 else f"{count:,} users"
     return (
-        f"Run {name(chosen.layout)} for {who}: {rate(chosen.per_gpu)} tokens/s per GPU, "
+        f"Run {name(chosen.layout)} for {who}: {rate(chosen.tokens_per_s_per_gpu)} tokens/s per GPU, "
         f"{units.format_time(chosen.tpot_s)} per token."
     )
 
@@ -139,7 +139,7 @@ def _unit(plan: Plan) -> str:
 
 
 def _score(plan: Plan, row: Choice) -> float:
-    return row.per_user if plan.wish.goal == "latency" else row.per_gpu
+    return row.tokens_per_s_per_user if plan.wish.goal == "latency" else row.tokens_per_s_per_gpu
 
 
 def _cells(plan: Plan, row: Choice) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf.decide.launch_lines import lines, switches
 from nhalf.decide.layouts import name
-from nhalf.report.document import envelope
+from nhalf.report.document import envelope, taken
 from nhalf.report.plan import served
 from nhalf.report.plan_why import why
 from nhalf.report.plan_words import judgement, rule_of_thumb, verdict
@@ -53,9 +53,7 @@ def body(plan: Plan, asked: Asked, *, every: bool) -> dict[str, Any]:
         "why": why(plan),
         "rules": [_rule(rule) for rule in plan.rules],
         "refused": [{"reason": why, "layouts": count} for why, count in plan.refused.items()],
-        "defaults": [
-            {"flag": default.flag, "value": default.value, "reason": default.reason} for default in asked.defaults
-        ],
+        "defaults": taken(asked.defaults),
         "warnings": list(asked.warnings),
     }
 

@@ -40,7 +40,10 @@ def page(plans: Sequence[tuple[Plan, Asked]], comparison: str = "") -> Page:
     told = [paragraph for plan, asked in plans for paragraph in _told(plan, asked, several=len(plans) > 1)]
     answered = [(plan, asked, shown) for plan, asked in plans if (shown := plan.chosen or plan.nearest) is not None]
     every = [point for plan, _, _ in answered for point in plan.every()]
-    room = (max((p.per_user for p in every), default=1.0), max((p.per_gpu for p in every), default=1.0))
+    room = (
+        max((p.tokens_per_s_per_user for p in every), default=1.0),
+        max((p.tokens_per_s_per_gpu for p in every), default=1.0),
+    )
     sections = [
         Section(
             key="pareto",
@@ -107,7 +110,7 @@ def _card(plan: Plan, shown: Choice) -> Card:
     scenario = shown.scenario
     first = shown.ttft_s
     beside = [
-        f"{units.format_time(shown.tpot_s)} per token, {rate(shown.per_user)} tokens/s per user",
+        f"{units.format_time(shown.tpot_s)} per token, {rate(shown.tokens_per_s_per_user)} tokens/s per user",
         f"80 % band of a token {span(shown)}{kept(plan, shown)}",
     ]
     if first is not None:
@@ -124,7 +127,7 @@ def _card(plan: Plan, shown: Choice) -> Card:
     kind = "" if plan.chosen is not None else " (nearest: misses the limits)"
     return Card(
         label=f"{scenario.system.name}: {name(shown.layout)}, batch {shown.batch}{kind}",
-        number=f"{rate(shown.per_gpu)} tok/s/GPU",
+        number=f"{rate(shown.tokens_per_s_per_gpu)} tok/s/GPU",
         beside=tuple(beside),
         meters=[
             Meter(label=lever.name, share=lever.gain, text=words.percent(lever.gain)) for lever in (*links, *others[:1])
@@ -163,8 +166,8 @@ def _spot(plan: Plan, row: Choice, *, role: str, front: bool) -> Spot:
     if cost is not None:
         tips.append(("per million tokens", units.format_money(cost)))
     return Spot(
-        name=name(row.layout), per_user=row.per_user, per_gpu=row.per_gpu, role=role, front=front,  # type: ignore[arg-type]
-        meets=row.meets != "no", tips=tuple(tips),
+        name=name(row.layout), per_user=row.tokens_per_s_per_user, per_gpu=row.tokens_per_s_per_gpu,
+        role=role, front=front, meets=row.meets != "no", tips=tuple(tips),  # type: ignore[arg-type]
     )  # fmt: skip
 
 

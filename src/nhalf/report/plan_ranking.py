@@ -37,7 +37,7 @@ def _bars(plan: Plan) -> list[Stack]:
             Stack(
                 name=f"{name(row.layout)}, batch {row.batch}{star}",
                 columns=token_columns(plan, row),
-                label=rate(row.per_user if latency else row.per_gpu),
+                label=rate(row.tokens_per_s_per_user if latency else row.tokens_per_s_per_gpu),
                 bold=row is plan.chosen,
                 faint=row.meets == "no",
                 band=_band(plan, row),

@@ -115,7 +115,7 @@ def _column(plan: Plan) -> dict[str, str]:
     if row.ttft_s is not None:
         found["TTFT, one prompt alone"] = units.format_time(row.ttft_s[0])
         found["TTFT, burst of the batch"] = units.format_time(row.ttft_s[1])
-    found |= {"tok/s/user": rate(row.per_user), "tok/s/GPU": rate(row.per_gpu)}
+    found |= {"tok/s/user": rate(row.tokens_per_s_per_user), "tok/s/GPU": rate(row.tokens_per_s_per_gpu)}
     cost = row.cost_per_mtoken(plan.wish.price_per_hour)
     if cost is not None:
         found["$/Mtok"] = units.format_money(cost)

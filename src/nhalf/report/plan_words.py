@@ -30,8 +30,8 @@ def verdict(plan: Plan) -> str:
     chosen = plan.chosen
     if chosen is None:
         return _infeasible(plan)
-    text = f"{name(chosen.layout)}, batch {chosen.batch}: {rate(chosen.per_gpu)} tokens/s per GPU at "
-    text += f"{units.format_time(chosen.tpot_s)} per token ({rate(chosen.per_user)} tokens/s per user)"
+    text = f"{name(chosen.layout)}, batch {chosen.batch}: {rate(chosen.tokens_per_s_per_gpu)} tokens/s per GPU at "
+    text += f"{units.format_time(chosen.tpot_s)} per token ({rate(chosen.tokens_per_s_per_user)} tokens/s per user)"
     others = len(plan.candidates)
     of = f"of {others} layouts that fit" if others > 1 else "and the only layout that fits"
     text += f", the most {GOALS[plan.wish.goal]}{limits(plan)} {of}."
@@ -78,7 +78,7 @@ def _marginal(plan: Plan, chosen: Choice) -> str:
         reasons.append(
             f"the first token takes up to {units.format_time(first[1])} when the whole batch arrives at once"
         )
-    if chosen.fits != "yes":
+    if chosen.fits_memory != "yes":
         reasons.append("it fits only if the driver reports enough memory")
     return f"Not for certain: {joined(reasons)}." if reasons else ""
 
@@ -178,7 +178,7 @@ def judgement(plan: Plan, launched: Launched | None) -> str:
 
 def _judged(row: Choice) -> str:
     """Return what a layout does at a batch."""
-    text = f"batch {row.batch}: {rate(row.per_gpu)} tokens/s per GPU at {units.format_time(row.tpot_s)}"
+    text = f"batch {row.batch}: {rate(row.tokens_per_s_per_gpu)} tokens/s per GPU at {units.format_time(row.tpot_s)}"
     return f"{text}, beyond the limits" if row.meets == "no" else text
 
 
@@ -211,7 +211,7 @@ def apart(plan: Plan) -> str:
     )
     if chosen is None or plan.wish.goal == "latency":
         return f"{text}."
-    gain = found.per_gpu / chosen.per_gpu - 1
+    gain = found.per_gpu / chosen.tokens_per_s_per_gpu - 1
     if abs(gain) <= TIE:
         return f"{text}. The model cannot tell that from both together."
     return f"{text}. That is {percent(abs(gain))} {'more' if gain > 0 else 'less'} than both together."

@@ -115,12 +115,7 @@ class _Text:
 
     def close(self) -> None:
         """Give the file its name."""
-        try:
-            self.draft.file.write(self.ending())
-        except OSError as error:
-            self.draft.drop()
-            raise self.draft.failed(error) from error
-        self.draft.keep()
+        self.draft.keep(self.ending())
 
     def abandon(self) -> str:
         """Keep the rows there are under the name of a part; nothing is left of no rows."""

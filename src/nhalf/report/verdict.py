@@ -72,7 +72,7 @@ def _winners(comparison: Comparison) -> list[str]:
             first, second, *_ = sorted(rows, key=lambda row: row.step_s)
             ahead = percent(second.step_s / first.step_s - 1)
             winner, loser = first.scenario.system.name, second.scenario.system.name
-            said.append(f"Batch {batch:g}: {winner} with {first.label} is the fastest, {ahead} ahead of {loser}.")
+            said.append(f"Batch {batch:g}: {winner} with {first.layout_name} is the fastest, {ahead} ahead of {loser}.")
     return said
 
 
@@ -90,10 +90,10 @@ def _best(panel: Panel) -> str:
     """Return which layout is best, as a set where several tie."""
     fastest = panel.fastest
     rate = _rate(fastest)
-    name = fastest.label
+    name = fastest.layout_name
     if len(panel.rows) == 1:
         return f"{name} takes {rate}."
-    tied = [row.label for row in panel.tied]
+    tied = [row.layout_name for row in panel.tied]
     if len(tied) > 1:
         return f"{joined(tied)} are within 5 %; {name} is fastest at {rate}."
     return f"{name} is fastest: {rate}."
@@ -114,10 +114,10 @@ def count(number: float) -> str:
 
 def _capped(panel: Panel) -> str:
     """Return how many sequences have room in the cache, where not all have."""
-    full = [row for row in panel.rows if row.running < row.batch and row.fits != "no"]
+    full = [row for row in panel.rows if row.running < row.batch and row.fits_memory != "no"]
     if not full:
         return ""
-    rooms = joined([f"{max(row.running, 1):.0f} sequences with {row.label}" for row in full])
+    rooms = joined([f"{max(row.running, 1):.0f} sequences with {row.layout_name}" for row in full])
     return f"The cache has room for {rooms}; the others of {panel.batch:g} queue."
 
 
@@ -149,13 +149,13 @@ def _rate(row: Row) -> str:
 def _slower(panel: Panel) -> list[str]:
     """Return a sentence on larger layouts that are slower: the turn-over, when it lies inside the rows."""
     most = max(row.scenario.layout.devices for row in panel.tied)
-    beyond = [row for row in panel.rows if row.scenario.layout.devices > most and row.fits != "no"]
+    beyond = [row for row in panel.rows if row.scenario.layout.devices > most and row.fits_memory != "no"]
     if not beyond:
         return []
     row = beyond[0]
     why = f": it crosses to {row.nodes} nodes" if row.nodes > panel.fastest.nodes else ""
     lost = percent(row.step_s / panel.fastest.step_s - 1)
-    return [f"{row.label} is {lost} slower{why}."]
+    return [f"{row.layout_name} is {lost} slower{why}."]
 
 
 def _binds(row: Row) -> str:

@@ -80,7 +80,7 @@ def levers(panel: Panel, key: str) -> Figure:
     return of_bars(
         bars,
         key=key,
-        title=f"{panel.system}, {row.label}, batch {panel.batch:g}",
+        title=f"{panel.system}, {row.layout_name}, batch {panel.batch:g}",
         axis=f"part of the {verdict.whole(row)} saved",
         note="Blue: the links. Grey: everything else.",
         share=True,

@@ -19,7 +19,7 @@ _FAINT: Final = 0.35
 def scaling(panel: Panel, key: str) -> Figure:
     """Return the scaling curve of one system and batch: layouts by their devices, times [s] stacked by column."""
     rows = sorted(panel.rows, key=lambda row: row.scenario.layout.devices)
-    names = [row.label for row in rows]
+    names = [row.layout_name for row in rows]
     parts = [part for row in rows for part in _parts(row)]
     alt = altair()
     x = alt.X("layout:N", sort=names, title="layout", axis=alt.Axis(labelAngle=-40 if _long(names) else 0))
@@ -63,12 +63,12 @@ def _parts(row: Row) -> list[dict[str, Any]]:
     """Return the bars of one layout, from the ground up, each with the whole breakdown to show when pointed at."""
     breakdown = {COLUMNS[name][0]: _share(value, row) for name, value in row.columns.items() if value > 0}
     shared = {
-        "layout": row.label,
+        "layout": row.layout_name,
         "step": units.format_time(row.step_s),
         "80 % band": f"{units.format_time(row.low_s)} to {units.format_time(row.high_s)}",
         "rate": f"{verdict.count(row.tokens_per_s_per_user)} tokens/s per user",
-        "memory": f"{row.memory_bytes / 1e9:.1f} GB a device, fits: {row.fits}",
-        "shade": 1.0 if row.fits != "no" else _FAINT,
+        "memory": f"{row.memory_bytes / 1e9:.1f} GB a device, fits: {row.fits_memory}",
+        "shade": 1.0 if row.fits_memory != "no" else _FAINT,
         **breakdown,
     }
     ground, found = 0.0, []
@@ -92,13 +92,13 @@ def _band_and_best(panel: Panel, rows: list[Row]) -> list[Any]:
     alt = altair()
     tops = [
         {
-            "layout": row.label, "low_s": row.low_s, "high_s": row.high_s,
+            "layout": row.layout_name, "low_s": row.low_s, "high_s": row.high_s,
             "label": f"{verdict.count(row.tokens_per_s_per_user)}/s" + ("*" if row in panel.tied else ""),
             "weight": "bold" if row in panel.tied else "normal",
         }
         for row in rows
     ]  # fmt: skip
-    base = alt.Chart(data(tops)).encode(x=alt.X("layout:N", sort=[row.label for row in rows]))
+    base = alt.Chart(data(tops)).encode(x=alt.X("layout:N", sort=[row.layout_name for row in rows]))
     whisker = base.mark_rule(strokeWidth=1.2, opacity=0.7, aria=False).encode(y=alt.Y("low_s:Q"), y2=alt.Y2("high_s:Q"))
     plain, bold = (
         base.transform_filter(f"datum.weight == '{weight}'")
@@ -111,12 +111,12 @@ def _band_and_best(panel: Panel, rows: list[Row]) -> list[Any]:
 
 def _boundary(rows: list[Row]) -> list[Any]:
     """Return the line before the first layout that needs more than one node."""
-    beyond = [row.label for row in rows if row.nodes > 1]
+    beyond = [row.layout_name for row in rows if row.nodes > 1]
     if not beyond or rows[0].nodes > 1:
         return []
     alt = altair()
     where = data([{"layout": beyond[0], "label": "more than one node"}])
-    sort = [row.label for row in rows]
+    sort = [row.layout_name for row in rows]
     at = alt.X("layout:N", sort=sort, bandPosition=0)
     base = alt.Chart(where).encode(x=at)
     rule = base.mark_rule(strokeDash=[5, 4], opacity=0.8, aria=False)
@@ -127,16 +127,16 @@ def _boundary(rows: list[Row]) -> list[Any]:
 def _record(row: Row) -> dict[str, object]:
     """Return a row of the table."""
     return {
-        "system": row.scenario.system.name, "layout": row.label, "devices": row.scenario.layout.devices,
+        "system": row.scenario.system.name, "layout": row.layout_name, "devices": row.scenario.layout.devices,
         "nodes": row.nodes, "batch": row.batch, "step_s": row.step_s, "low_s": row.low_s, "high_s": row.high_s,
         **{f"{name}_s": value for name, value in row.columns.items()},
         "tokens_per_s_per_user": row.tokens_per_s_per_user, "memory_bytes": row.memory_bytes,
-        "fits_memory": row.fits, "binding": row.binding, "kind": row.kind,
+        "fits_memory": row.fits_memory, "binding": row.binding, "kind": row.kind,
     }  # fmt: skip
 
 
 def _text(panel: Panel, rows: list[Row]) -> str:
     """Return the chart in words."""
-    steps = "; ".join(f"{row.label} {units.format_time(row.step_s)}, bound by {row.binding}" for row in rows)
-    best = verdict.joined([row.label for row in panel.tied]) if panel.tied else "none"
+    steps = "; ".join(f"{row.layout_name} {units.format_time(row.step_s)}, bound by {row.binding}" for row in rows)
+    best = verdict.joined([row.layout_name for row in panel.tied]) if panel.tied else "none"
     return f"Time of a {verdict.whole(rows[0])} by layout, stacked by column: {steps}. Fastest that fit: {best}."

@@ -21,7 +21,7 @@ _LATE: Final = 0.5
 def waterfall(row: Row, key: str) -> Figure:
     """Return where the time of one step of a layout goes."""
     parts = [(COLUMNS[name][0], row.columns[name], COLUMNS[name][1]) for name in COLUMNS if row.columns[name] > 0]
-    title = f"{row.scenario.system.name}, {row.label}, batch {row.batch:g}: {units.format_time(row.step_s)}"
+    title = f"{row.scenario.system.name}, {row.layout_name}, batch {row.batch:g}: {units.format_time(row.step_s)}"
     return of_parts(parts, key=key, title=title, whole=verdict.whole(row))
 
 
