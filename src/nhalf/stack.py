@@ -50,8 +50,9 @@ class Stack:
     costs beyond the law of its links (kernel, launch, synchronisation): 1, or less in a what-if. The `*_layer_factor`
     say what a kind of block, or each activation that is quantised, adds to the fixed time of a layer, in layers.
     `unsharded_share` is the part of a whole step's reads and arithmetic that TP does not divide; `host_sharing` is 1
-    where one host process launches for all TP ranks, 0 where each rank has its own. `gathers_at_root` tells that the
-    nodes send to one root over TCP sockets.
+    where one host process launches for all TP ranks, 0 where each rank has its own. A first token comes
+    `first_token_wait_s` [s] and `first_token_steps` steps later than the server's steps say: front end and scheduler.
+    `gathers_at_root` tells that the nodes send to one root over TCP sockets.
     """
 
     engine: str
@@ -78,5 +79,7 @@ class Stack:
     software_factor: Quantity = 1.0
     unsharded_share: Quantity = 0.0
     host_sharing: Quantity = 0.0
+    first_token_wait_s: Quantity = 0.0
+    first_token_steps: Quantity = 0.0
     gathers_at_root: bool = False
     remedies: Remedies = field(default_factory=Remedies)

@@ -12,6 +12,7 @@ from nhalf.decide.elasticity import elasticities
 from nhalf.decide.levers import Lever, levers
 from nhalf.decide.regime import Crossover, best, crossover
 from nhalf.decide.remedies import Remedy, remedies
+from nhalf.decide.requests import Waits, waits
 from nhalf.decide.split import Split, split
 from nhalf.errors import NoAnswerError
 from nhalf.points import Point, points
@@ -41,6 +42,11 @@ class Row(Point):
     def elasticities(self) -> dict[str, float]:
         """Return by how many per cent the step moves for one per cent of an input, by path."""
         return elasticities(self.scenario)
+
+    @cached_property
+    def waits(self) -> Waits | None:
+        """Return what its requests wait, None where none come."""
+        return waits(self)
 
     @property
     def crosses_nodes(self) -> bool:

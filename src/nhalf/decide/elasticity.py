@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 STEP = 1e-4
 """Log step of the central difference; terms are smooth but for kinks where two of them cross."""
-_TABLES = ("stack.library.", "system.curve_factor")
-"""A tuner's constants and the doubt about measurements are no levers: `stack.software_factor` stands for them."""
+_TABLES = ("stack.library.", "system.curve_factor", "stack.first_token")
+"""A tuner's constants and the doubt about measurements are no levers (`stack.software_factor` stands for them), and
+what only the first token waits is no part of a step."""
 
 
 def _is_lever(path: str, value: Quantity) -> bool:

@@ -21,7 +21,6 @@ def interference(scenario: Scenario) -> Term:
     The house's decode-step note, term 7.
     """
     workload = scenario.workload
-    length = leaf("prompt tokens", "i", {"i": workload.prompt_tokens}, unit="tokens")
     inputs: dict[str, Input] = {
         "b": layer.running(scenario),
         "dp": float(scenario.layout.attention_dp),
@@ -34,6 +33,12 @@ def interference(scenario: Scenario) -> Term:
         "prompts per step", "maximum(b / dp, 1) * minimum(o, 1) / maximum(o, 1) * maximum(p / m, 1)", inputs | waits,
         unit="1",
     )  # fmt: skip
+    return product("prefill", count, one_prompt(scenario), column="prefill")
+
+
+def one_prompt(scenario: Scenario) -> Term:
+    """Return what one prompt adds [s] to the steps beside which it is worked on: arithmetic and its collectives."""
+    length = leaf("prompt tokens", "i", {"i": scenario.workload.prompt_tokens}, unit="tokens")
     through = own_tokens(scenario, length)
     work = layer.prompt_work(scenario, through, length)
     device, stack = scenario.system.device, scenario.stack
@@ -44,7 +49,7 @@ def interference(scenario: Scenario) -> Term:
         parts.append(collectives)
     attention = flop_time("attention", work["kv"], *rate)
     parts += context(scenario, length, attention)
-    return product("prefill", count, total("one prompt", *parts), column="prefill")
+    return total("one prompt", *parts)
 
 
 def own_tokens(scenario: Scenario, length: Term) -> Term:

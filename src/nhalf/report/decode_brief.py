@@ -47,7 +47,7 @@ def brief(comparison: Comparison, defaults: Sequence[Default], *, next_command: 
         bars=_bars(panel.rows, panel),
         asked=f"{_made_of(row)}\n{_asks(row)}",
         savings=_savings(panel),
-        closing=_floor(comparison, panel),
+        closing=[*_floor(comparison, panel), *([fields.waits_line(row.waits)] if row.waits else [])],
         assumed=assumed(row, defaults),
         next_command=next_command,
         next_why="does the advice change with load?",

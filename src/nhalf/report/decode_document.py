@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nhalf.decide.link_share import exchanged
 from nhalf.report import decode_notes, decode_parts, verdict
 from nhalf.report.document import datum, envelope, number, taken, term, whole
-from nhalf.report.fields import LAYOUT, record
+from nhalf.report.fields import LAYOUT, record, waited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +66,7 @@ def _row(row: Row) -> dict[str, Any]:
         "layout": row.layout_name,
         "replicas": row.layout.replicas,
         "with_peer_access_s": row.peers_s,
+        **waited(row.waits),
         "tokens_per_step": float(row.scenario.workload.tokens_per_step),
         "accepted_tokens": row.accepted_tokens,
         "tokens_per_s": row.tokens_per_s * row.layout.replicas,

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf.decide.launch_lines import lines, switches
 from nhalf.decide.layouts import name
+from nhalf.decide.requests import waits
 from nhalf.report.document import envelope, taken
+from nhalf.report.fields import waited
 from nhalf.report.plan import served
 from nhalf.report.plan_why import why
 from nhalf.report.plan_words import judgement, rule_of_thumb, verdict
@@ -39,6 +41,7 @@ def body(plan: Plan, asked: Asked, *, every: bool) -> dict[str, Any]:
         "rate_per_s": plan.wish.rate_per_s,
         "rows": plan.records(every=every),
         "chosen": None if chosen is None else plan.record(chosen),
+        "waits": waited(None if chosen is None else waits(chosen)),
         "even": None if plan.even is None else plan.record(plan.even),
         "nearest": None if plan.nearest is None else plan.record(plan.nearest),
         "judged": None if plan.judged is None else plan.record(plan.judged),
