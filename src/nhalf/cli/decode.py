@@ -70,6 +70,7 @@ def decode(
             rows="rows",
             brief=lambda: brief(comparison, loaded.defaults, next_command=following),
             detail=lambda canvas: report.write(comparison, loaded.defaults, canvas, next_command=following),
+            found=comparison,
             asked_too=(lambda canvas: _trees(comparison, canvas)) if explain else None,
         )
     )

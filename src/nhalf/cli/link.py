@@ -35,5 +35,6 @@ def link(link_or_latency: tuple[str, ...], sizes: tuple[str, ...]) -> None:
             rows="points",
             brief=lambda: report.brief(name, found, points),
             detail=lambda canvas: report.write(name, found, points, origins, canvas),
+            found=found,
         )
     )

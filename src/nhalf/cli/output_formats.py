@@ -13,12 +13,10 @@ import click
 from nhalf.cli import output
 from nhalf.errors import InputError
 from nhalf.report import table
-from nhalf.report.view import write_brief
+from nhalf.report.view import Brief, View, write_brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from nhalf.report.view import View
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 Document = dict[str, Any]
@@ -80,10 +78,13 @@ def everything() -> bool:
 
 def show(view: View) -> None:
     """Write an answer in the form that is asked for: a document, its rows, the first screen, or everything."""
+    if (kept := output.keeping()) is not None:
+        kept.views.append(view)
+        return
     if write(view.document, view.rows):
         return
     canvas = output.canvas()
-    if everything():
+    if everything() and view.detail is not None:
         view.detail(canvas)
     else:
         write_brief(view.brief(), canvas)
@@ -97,6 +98,9 @@ def write(make: Callable[[], Document], rows: str | Callable[[Document], Sequenc
 
     `rows` is the key under which the document holds the rows of its table, or what makes them of the document.
     """
+    if (kept := output.keeping()) is not None:
+        kept.views.append(View(document=make, rows=rows, brief=lambda: Brief(verdict=[kept.text.strip()])))
+        return False
     form = asked()
     if not form:
         return False

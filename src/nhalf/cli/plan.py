@@ -85,6 +85,7 @@ def _write(plans: Sequence[Named], every: bool, prices: Sequence[str | None]) ->
             rows="rows",
             brief=lambda: plan_brief.brief(found, asked),
             detail=lambda canvas: report.write(found, asked, canvas),
+            found=found,
         )
     else:
         after = plan_next.alone(plans, prices)

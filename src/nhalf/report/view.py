@@ -91,7 +91,10 @@ class View:
     document: Callable[[], dict[str, Any]]
     rows: str | Callable[[dict[str, Any]], Sequence[Mapping[str, Any]]]
     brief: Callable[[], Brief]
-    detail: Callable[[Canvas], None]
+    detail: Callable[[Canvas], None] | None = None
+    """What writes everything; the first screen is everything where there is none."""
+    found: object | None = None
+    """What was found, for those who ask in Python."""
     asked_too: Callable[[Canvas], None] | None = None
     """What is written after the first screen too, such as a term tree that was asked for."""
 
