@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from nhalf import units
 from nhalf.collective import Mode
 from nhalf.decide.crossovers import Turn
-from nhalf.report.document import envelope, number
+from nhalf.report.decode_document import CROSSOVER
+from nhalf.report.document import envelope, number, of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,24 +164,7 @@ def document(turns: Sequence[Turn], model: str) -> dict[str, Any]:
 
 def _crossover(turn: Turn) -> dict[str, Any]:
     """Return a crossover with the keys that `nhalf decode` gives it, and whose it is."""
-    found = turn.crossover
-    return {
-        "system": turn.system,
-        "library": turn.library,
-        "version": turn.version or None,
-        "mode": str(turn.mode),
-        "collective": found.collective,
-        "tier": found.tier,
-        "ranks": found.ranks,
-        "latency_s": found.latency_s,
-        "bandwidth_bytes_per_s": number(found.bandwidth_bytes_per_s),
-        "half_size_bytes": number(found.half_size_bytes),
-        "double_floor_size_bytes": number(found.double_floor_size_bytes),
-        "message_bytes_per_sequence": found.message_bytes_per_sequence,
-        "batch_at_half_size": number(found.batch_at_half_size),
-        "batch_at_double_floor": number(found.batch_at_double_floor),
-        "kind": found.kind,
-    }
+    return {**of(turn, "system", "library", "version", "mode"), **of(turn.crossover, *CROSSOVER)}
 
 
 def document_of_link(found: Crossover, model: str, blocks: int) -> dict[str, Any]:

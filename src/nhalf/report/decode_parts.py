@@ -9,7 +9,7 @@ import numpy as np
 from nhalf import units
 from nhalf.breakdown import columns
 from nhalf.report import verdict
-from nhalf.report.document import whole
+from nhalf.report.document import of, whole
 
 if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison, Panel, Row
@@ -125,28 +125,11 @@ def transfer(row: Row) -> dict[str, Any] | None:
 
 def memory(row: Row) -> dict[str, Any]:
     """Return the keys of what a device of a row holds."""
-    held = row.memory
-    return {
-        "weights_bytes": held.weights_bytes,
-        "kv_bytes": held.cache_bytes,
-        "workspace_bytes": held.workspace_bytes,
-        "usable_bytes": held.usable_bytes,
-    }
+    return of(row.memory, "weights_bytes", "workspace_bytes", "usable_bytes", kv_bytes="cache_bytes")
 
 
 def remedies(panel: Panel) -> list[dict[str, Any]]:
     """Return what each remedy that is on saves for the fastest row of a panel."""
-    return [
-        {
-            "system": panel.system,
-            "batch": whole(panel.batch),
-            "layout": panel.fastest.layout_name,
-            "name": remedy.name,
-            "flag": remedy.flag,
-            "without_s": remedy.without_s,
-            "with_s": remedy.with_s,
-            "gain": remedy.gain,
-            "limit": remedy.limit,
-        }
-        for remedy in panel.remedies
-    ]
+    where = {"system": panel.system, "batch": whole(panel.batch), "layout": panel.fastest.layout_name}
+    keys = ("name", "flag", "without_s", "with_s", "gain", "limit")
+    return [{**where, **of(remedy, *keys)} for remedy in panel.remedies]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def envelope(command: str, body: dict[str, Any]) -> dict[str, Any]:
 
 def taken(defaults: Sequence[Default]) -> list[dict[str, Any]]:
     """Return the defaults that were taken."""
-    return [{"flag": default.flag, "value": default.value, "reason": default.reason} for default in defaults]
+    return [{name: getattr(default, name) for name in ("flag", "value", "reason")} for default in defaults]
 
 
 def whole(number: float) -> int | float:
@@ -88,16 +89,25 @@ def number(value: object) -> object:
     return number if math.isfinite(number) else None
 
 
+def of(noun: object, *names: str, **renamed: str) -> dict[str, Any]:
+    """Return attributes of a noun as keys: those that are named, or all of a dataclass; unknown is null.
+
+    `renamed` are keys that the contract calls otherwise than the noun does.
+    """
+    given = names or () if names or renamed else tuple(field.name for field in fields(noun))  # type: ignore[arg-type]
+    return {key: plain(getattr(noun, name)) for key, name in {**{name: name for name in given}, **renamed}.items()}
+
+
+def plain(value: object) -> object:
+    """Return a value as JSON has it: no text and no finite number are null, a tuple is a list."""
+    if isinstance(value, tuple):
+        return [plain(each) for each in value]
+    return number(value) if isinstance(value, float) else None if isinstance(value, str) and not value else value
+
+
 def datum(origin: Datum) -> dict[str, Any]:
     """Return a datum."""
-    return {
-        "value": origin.value,
-        "unit": origin.unit,
-        "kind": origin.kind,
-        "source": origin.source,
-        "locator": origin.locator,
-        "date": origin.date,
-        "low": origin.low,
-        "high": origin.high,
-        "note": origin.note,
-    }
+    return {name: getattr(origin, name) for name in _DATUM}
+
+
+_DATUM: Final = ("value", "unit", "kind", "source", "locator", "date", "low", "high", "note")
