@@ -24,7 +24,6 @@ FOCUS_BYTES = 16384.0
 """The size that the one number is about [bytes]: one token of a model of width 8,192 in 16 bits."""
 _WIDE = 110
 _FEW, _MANY = 3, 7
-_EVERY = "every"
 
 
 def write(found: Answer, canvas: Canvas, *, next_command: str) -> None:
