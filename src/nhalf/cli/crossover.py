@@ -9,7 +9,7 @@ import click
 from nhalf import units
 from nhalf.cli import flags, next_command, output_formats
 from nhalf.cli.help_pages import Grouped
-from nhalf.decide.crossovers import of_link, turns
+from nhalf.decide.regime import of_link, turns
 from nhalf.errors import InputError
 from nhalf.loading.crossover import load
 from nhalf.loading.links import link_of
@@ -19,7 +19,7 @@ from nhalf.report import crossover_brief
 from nhalf.report.view import View, write_brief
 
 if TYPE_CHECKING:
-    from nhalf.decide.crossovers import Turn
+    from nhalf.decide.regime import Turn
     from nhalf.report.view import Brief
 
 

@@ -19,9 +19,9 @@ from nhalf.loading.degrees import FLAGS
 from nhalf.loading.readers import not_empty
 from nhalf.loading.scenario_file import write_request
 from nhalf.report import decode as report
-from nhalf.report import explain as tree
 from nhalf.report.decode_brief import brief
 from nhalf.report.decode_document import document
+from nhalf.report.decode_parts import write_tree
 from nhalf.report.view import View
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def decode(
 def _trees(comparison: Comparison, canvas: Canvas) -> None:
     """Write the whole term tree of each row."""
     for row in comparison.rows:
-        tree.write(row.step, canvas, f"{row.layout_name}, batch {row.batch:g}, term by term")
+        write_tree(row.step, canvas, f"{row.layout_name}, batch {row.batch:g}, term by term")
 
 
 def _anchored(scenarios: Sequence[Scenario], anchors: tuple[str, ...]) -> Sequence[Scenario]:

@@ -12,7 +12,6 @@ import click
 
 from nhalf.cli import output
 from nhalf.errors import InputError
-from nhalf.report import table
 from nhalf.report.view import write_brief
 
 if TYPE_CHECKING:
@@ -104,6 +103,8 @@ def write(make: Callable[[], Document], rows: str | Callable[[Document], Sequenc
     if form == "json":
         output.write_json(document)
         return True
+    from nhalf.report.document import to_csv, to_markdown
+
     found = document[rows] if isinstance(rows, str) else rows(document)
-    output.write(table.to_csv(found) if form == "csv" else table.to_markdown(found))
+    output.write(to_csv(found) if form == "csv" else to_markdown(found))
     return True

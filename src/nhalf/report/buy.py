@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.decide.option import ANOTHER_STACK, SAME_STACK
-from nhalf.decide.unused_links import unused
+from nhalf.decide.option import ANOTHER_STACK, SAME_STACK, unused
 from nhalf.report.buy_words import (
     MATTERS,
     STAYS,

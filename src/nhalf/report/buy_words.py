@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.decide.option import SAME_STACK
-from nhalf.decide.unused_links import reaching, unused
+from nhalf.decide.option import SAME_STACK, reaching, unused
 from nhalf.loading.degrees import as_flags
 from nhalf.report.verdict import NOTHING, WORDS, joined, percent
 

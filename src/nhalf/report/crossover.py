@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
 from nhalf.collective import Mode
-from nhalf.decide.crossovers import Turn
+from nhalf.decide.regime import Turn
 from nhalf.report.decode_document import CROSSOVER
 from nhalf.report.document import envelope, number, of
 

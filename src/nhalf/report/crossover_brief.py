@@ -13,8 +13,7 @@ from nhalf.report.words import link_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.decide.crossovers import Turn
-    from nhalf.decide.regime import Crossover
+    from nhalf.decide.regime import Crossover, Turn
     from nhalf.scenario import Scenario
 
 _MOST_ROWS = 10

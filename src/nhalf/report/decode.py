@@ -9,7 +9,7 @@ from nhalf.decide.regime import TIE
 from nhalf.predict.memory import usable_bytes
 from nhalf.report import decode_notes, decode_parts, verdict
 from nhalf.report.canvas import grid
-from nhalf.report.decode_bands import band_notes, launched_notes
+from nhalf.report.decode_notes import band_notes, launched_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

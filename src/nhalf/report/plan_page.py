@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.decide.elasticity import elasticities
 from nhalf.decide.launch_lines import lines, switches
 from nhalf.decide.layouts import name
-from nhalf.decide.levers import levers
+from nhalf.decide.levers import elasticities, levers
 from nhalf.decide.regime import crossover
 from nhalf.report import verdict as words
 from nhalf.report.figures.pareto import Spot, pareto

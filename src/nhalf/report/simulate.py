@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from nhalf.decide.agreement import Outcome
-    from nhalf.decide.head_of_line import Convoy
+    from nhalf.decide.agreement import Convoy, Outcome
     from nhalf.report.canvas import Canvas
     from nhalf.simulate.path import Stretch
     from nhalf.simulate.program import Program

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from nhalf.decide.agreement import Outcome
-    from nhalf.decide.lateness import Lateness, Side
-    from nhalf.decide.skewed import Spread
+    from nhalf.decide.skewed import Lateness, Side, Spread
     from nhalf.report.canvas import Canvas
 
 _ALL = 0.995

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.decide.elasticity import elasticities
 from nhalf.decide.grid_slices import centre, cut, idle, names, scenario, values
+from nhalf.decide.levers import elasticities
 from nhalf.loading.changes import unit_of
 from nhalf.report import verdict
 from nhalf.report.figures.figure import COLUMNS

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nhalf.simulate.ragged import Indices
+    from nhalf.simulate.graph import Indices
 
 
 def _binomial(shape: Shape, *, up: bool) -> Iterator[Round]:
