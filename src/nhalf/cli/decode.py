@@ -69,7 +69,8 @@ def decode(
             document=lambda: document(comparison, loaded.defaults, loaded.warnings),
             rows="rows",
             brief=lambda: brief(comparison, loaded.defaults, next_command=following),
-            detail=lambda canvas: report.write(comparison, loaded.defaults, canvas, next_command=following),
+            below=lambda canvas: report.write(comparison, canvas),
+            defaults=loaded.defaults,
             asked_too=(lambda canvas: _trees(comparison, canvas)) if explain else None,
         )
     )

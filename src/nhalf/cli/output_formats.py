@@ -12,7 +12,7 @@ import click
 
 from nhalf.cli import output
 from nhalf.errors import InputError
-from nhalf.report.view import write_brief
+from nhalf.report.view import write_brief, write_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +83,7 @@ def show(view: View) -> None:
         return
     canvas = output.canvas()
     if everything():
-        view.detail(canvas)
+        write_everything(view, canvas)
     else:
         write_brief(view.brief(), canvas)
     if view.asked_too is not None:

@@ -20,7 +20,8 @@ from nhalf.report.buy_words import (
     verdict_interactive,
     verdict_throughput,
 )
-from nhalf.report.verdict import joined, percent
+from nhalf.report.view import percent
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,8 @@ from nhalf.report.figures.figure import BLUE, GREY
 from nhalf.report.figures.gains import Gain, curves, gains
 from nhalf.report.figures.regime import regime
 from nhalf.report.page import Card, Constant, Meter, Page, Section
-from nhalf.report.verdict import joined, percent
+from nhalf.report.view import percent
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

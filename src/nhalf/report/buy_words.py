@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 from nhalf import units
 from nhalf.decide.option import SAME_STACK, reaching, unused
 from nhalf.loading.degrees import as_flags
-from nhalf.report.verdict import NOTHING, WORDS, joined, percent
+from nhalf.report.verdict import NOTHING
+from nhalf.report.view import percent
+from nhalf.report.words import COSTS, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +116,7 @@ def _nothing(effects: Sequence[Effect]) -> str:
     what = effects[0].before
     name = max(what.columns, key=lambda column: what.columns[column])
     share = percent(what.columns[name] / what.step_s)
-    text = f"nothing on this list helps: {share} of your step is {WORDS[what.binding]}"
+    text = f"nothing on this list helps: {share} of your step is {COSTS[name]}"
     if best is None:
         return f"{text}. Nothing on the list fits in memory."
     error = percent(best.option.error)

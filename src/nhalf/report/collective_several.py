@@ -11,8 +11,8 @@ from nhalf.report.collective import spread, verdict
 from nhalf.report.collective_document import body
 from nhalf.report.document import envelope
 from nhalf.report.page import Page
-from nhalf.report.verdict import joined
 from nhalf.report.view import Brief
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.decide.link_share import exchanged
-from nhalf.report import decode_notes, decode_parts, verdict
+from nhalf.report import decode_notes, decode_parts
+from nhalf.report.decode_brief import said
 from nhalf.report.document import datum, envelope, of, taken, term, whole
 from nhalf.report.fields import LAYOUT, record
 
@@ -22,7 +23,7 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
     return envelope(
         "decode",
         {
-            "verdict": verdict.of_comparison(comparison),
+            "verdict": " ".join(filter(None, said(comparison))),
             "rows": [_row(row) for row in comparison.rows],
             "best": [
                 {"system": panel.system, "batch": whole(panel.batch), "layouts": [_layout(row) for row in panel.tied]}

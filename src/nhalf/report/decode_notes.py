@@ -12,8 +12,9 @@ from nhalf.collective import Mode, Op
 from nhalf.laws.across_nodes import place
 from nhalf.predict import incast
 from nhalf.predict.step import HOST
-from nhalf.report import planned, verdict, words
+from nhalf.report import planned, words
 from nhalf.report.decode_parts import sizes_differ
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,7 @@ def exchange_notes(comparison: Comparison) -> list[str]:
     for row in rows:
         if row.crosses_nodes and row.kind == "modelled":
             across.setdefault(_across(row), {})[row.layout_name] = None
-    notes = [f"{verdict.joined(list(names))}: {basis}, and the band is wide." for basis, names in across.items()]
+    notes = [f"{joined(list(names))}: {basis}, and the band is wide." for basis, names in across.items()]
     notes += incast_notes(rows)
     notes += _changing_notes(rows)
     for row in rows:
@@ -118,13 +119,13 @@ def _changing_notes(rows: Sequence[Row]) -> list[str]:
             fixed.setdefault((row.scenario.system.name, row.layout_name), []).append(row.columns["collective_fixed"])
     labels = list(dict.fromkeys(key[1] for key, times in fixed.items() if max(times) > _MOVED * min(times)))
     said = "c.fixed changes with the batch, as the plan takes other algorithms for longer messages."
-    return [f"{verdict.joined(labels)}: {said}"] if labels else []
+    return [f"{joined(labels)}: {said}"] if labels else []
 
 
 def incast_notes(rows: Sequence[Row]) -> list[str]:
     """Return that nodes which answer one root at once may overrun its port of the switch, where so many do."""
     labels = dict.fromkeys(row.layout_name for row in rows if incast.possible(row.scenario))
-    return [f"{verdict.joined(list(labels))}: {words.INCAST}."] if labels else []
+    return [f"{joined(list(labels))}: {words.INCAST}."] if labels else []
 
 
 def band_notes(row: Row) -> list[str]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from nhalf import units
 from nhalf.breakdown import Term, columns
-from nhalf.report import verdict
 from nhalf.report.document import of, whole
+from nhalf.report.view import percent
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Input
@@ -85,7 +85,7 @@ def write_remedies(comparison: Comparison, canvas: Canvas) -> None:
             word = "saves" if remedy.gain >= 0 else "costs"
             limit = "" if remedy.name in said else f" Limit: {remedy.limit}."
             said.add(remedy.name)
-            text = f"{where}{remedy.name}: {word} {verdict.percent(abs(remedy.gain))}, {times}.{limit}"
+            text = f"{where}{remedy.name}: {word} {percent(abs(remedy.gain))}, {times}.{limit}"
             canvas.paragraph(f"  {text}", indent="      ")
 
 
@@ -104,7 +104,7 @@ def write_transfer(comparison: Comparison, canvas: Canvas) -> None:
         share = found["time_s"] / row.step_s
         hidden = "sent layer by layer the prefill hides it" if share < 1 else "the link is slower than the prefill"
         after = units.format_time(row.step_s + found["time_s"])
-        words += f"That is {verdict.percent(share)} of the prefill: {hidden}; sent at its end, {after} in all."
+        words += f"That is {percent(share)} of the prefill: {hidden}; sent at its end, {after} in all."
         canvas.paragraph(f"  {row.layout_name}, batch {row.batch:g}: {words}", indent="    ")
 
 

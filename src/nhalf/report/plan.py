@@ -16,7 +16,7 @@ from nhalf.predict.routed import measured_ways
 from nhalf.report.plan_number import number
 from nhalf.report.plan_why import why
 from nhalf.report.plan_words import GOALS, apart, judgement, limits, rate, rule_of_thumb, verdict
-from nhalf.report.verdict import joined
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,6 +16,7 @@ from nhalf.report.plan_several import comparison
 from nhalf.report.plan_why import token_columns
 from nhalf.report.plan_words import GOALS, judgement, limits, rate, verdict
 from nhalf.report.view import Bars, Brief, percent
+from nhalf.report.words import COSTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
     from nhalf.report.plan_several import Named
 
 _SHOWN: Final = 5
-_COSTS: Final = {
-    "weights": "reading weights", "experts": "reading expert weights", "kv": "reading the KV cache",
-    "compute": "arithmetic", "launch": "per-layer overhead", "collective_fixed": "collective latency",
-    "collective_transfer": "collective bytes", "hand_over": "pipeline transfer", "prefill": "prefill",
-}  # fmt: skip
-"""What a token pays for, by column."""
 
 
 def brief(plan: Plan, asked: Asked) -> Brief:
@@ -194,7 +189,7 @@ def _runner_up(plan: Plan) -> list[str]:
     more = {column: theirs[column] - mine[column] for column in theirs}
     most = max(more, key=lambda column: more[column])
     less = percent(1 - sum(mine.values()) / sum(theirs.values()))
-    return [f"{name(row.layout)} gives {less} less: a token takes {units.format_time(more[most])} more {_COSTS[most]}."]
+    return [f"{name(row.layout)} gives {less} less: a token takes {units.format_time(more[most])} more {COSTS[most]}."]
 
 
 def _launch(plan: Plan, asked: Asked) -> list[str]:

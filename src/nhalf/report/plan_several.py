@@ -11,7 +11,8 @@ from nhalf.report.document import envelope
 from nhalf.report.plan_document import body
 from nhalf.report.plan_number import number
 from nhalf.report.plan_words import GOALS, apart, defaults_of, judgement, limits, rate, rule_of_thumb, verdict
-from nhalf.report.verdict import joined, percent
+from nhalf.report.view import percent
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.document import envelope, of
-from nhalf.report.verdict import joined
-from nhalf.report.words import counted
+from nhalf.report.words import counted, joined
 from nhalf.simulate.machine import more_than_sold
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import numpy as np
 
 from nhalf import units
 from nhalf.report.canvas import grid
-from nhalf.report.verdict import joined, percent
-from nhalf.report.words import counted
+from nhalf.report.view import percent
+from nhalf.report.words import counted, joined
 from nhalf.trace.replay import removal
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.report.trace import domination, number
-from nhalf.report.verdict import joined
 from nhalf.report.view import Bars, Brief, Saving, Tone, percent
-from nhalf.report.words import counted
+from nhalf.report.words import counted, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

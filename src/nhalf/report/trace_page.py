@@ -10,7 +10,7 @@ import numpy as np
 from nhalf import units
 from nhalf.printable import shown
 from nhalf.report.trace import verdict
-from nhalf.report.verdict import percent
+from nhalf.report.view import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

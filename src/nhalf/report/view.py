@@ -7,7 +7,7 @@ assumed, and the command to run next. Everything else is `detail`. Documents are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from nhalf.units import format_number
@@ -15,6 +15,7 @@ from nhalf.units import format_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
 
 Tone = Literal["plain", "good", "warn", "quiet"]
@@ -85,15 +86,34 @@ class Brief:
 class View:
     """An answer in every form: made when it is asked for.
 
-    `rows` is the key of the document under which the rows of CSV and Markdown are, or what makes them of it.
+    `rows` is the key of the document under which the rows of CSV and Markdown are, or what makes them of it. With
+    everything asked for there is `detail`, or the first screen with `below` under it, `defaults` with their reasons,
+    and what is `following`: commands to run next, that of the first screen where there are none.
     """
 
     document: Callable[[], dict[str, Any]]
     rows: str | Callable[[dict[str, Any]], Sequence[Mapping[str, Any]]]
     brief: Callable[[], Brief]
-    detail: Callable[[Canvas], None]
+    detail: Callable[[Canvas], None] | None = None
+    below: Callable[[Canvas], None] | None = None
+    defaults: Sequence[Default] = ()
+    following: Sequence[str] = ()
     asked_too: Callable[[Canvas], None] | None = None
     """What is written after the first screen too, such as a term tree that was asked for."""
+
+
+def write_everything(view: View, canvas: Canvas) -> None:
+    """Write all that an answer says."""
+    if view.detail is not None:
+        view.detail(canvas)
+        return
+    first = view.brief()
+    write_brief(replace(first, commands=(), assumed="", next_command=""), canvas)
+    if view.below is not None:
+        view.below(canvas)
+    canvas.listed("Defaults taken", [f"{each.flag} {each.value}: {each.reason}" for each in view.defaults])
+    if view.following or first.next_command:
+        canvas.following(*(view.following or [first.next_command]))
 
 
 def write_brief(brief: Brief, canvas: Canvas) -> None:

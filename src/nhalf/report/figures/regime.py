@@ -12,9 +12,10 @@ import numpy as np
 from nhalf import units
 from nhalf.points import points
 from nhalf.predict.step import BINDING
-from nhalf.report import verdict
+from nhalf.report.fields import count
 from nhalf.report.figures import figure
 from nhalf.report.figures.figure import COLUMNS, Figure, altair, data, tips
+from nhalf.report.view import percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,7 +83,7 @@ def regime(layouts: Mapping[str, Scenario], turns: Mapping[str, float], *, key: 
         title=title,
         text=_text(cells),
         note="In each cell: tokens/s per user."
-        + (f" Lines: where it falls below {', '.join(verdict.count(each) for each in at)}." if at else "")
+        + (f" Lines: where it falls below {', '.join(count(each) for each in at)}." if at else "")
         + " Pale: does not fit in memory."
         + (" Empty: fewer sequences than attention groups." if len({len(row) for row in rows}) > 1 else "")
         + (" Triangle: from this batch on an all-reduce takes twice its floor, so its bytes count." if marks else ""),
@@ -116,9 +117,9 @@ def _cells(name: str, scenario: Scenario) -> list[dict[str, Any]]:
                 "tokens_per_s_per_user": rate, "fits": fits, "memory_bytes": memory,
                 "shade": 1.0 if fits else _PALE,
                 "ink": figure.on(_COLOURS[binds]) if fits else figure.INK,
-                "rate": verdict.count(rate), "step": units.format_time(step_s),
-                "per user": f"{verdict.count(rate)} tokens/s",
-                "per GPU": f"{verdict.count(point.tokens_per_s_per_gpu)} tokens/s",
+                "rate": count(rate), "step": units.format_time(step_s),
+                "per user": f"{count(rate)} tokens/s",
+                "per GPU": f"{count(point.tokens_per_s_per_gpu)} tokens/s",
                 "memory": f"{memory / 1e9:.1f} GB a device" + ("" if fits else ", does not fit"),
                 **{COLUMNS[part][0]: _share(value, step_s) for part, value in parts.items() if value > 0},
             }
@@ -127,7 +128,7 @@ def _cells(name: str, scenario: Scenario) -> list[dict[str, Any]]:
 
 
 def _share(value: float, whole: float) -> str:
-    return f"{units.format_time(value)} ({verdict.percent(value / whole)})"
+    return f"{units.format_time(value)} ({percent(value / whole)})"
 
 
 def _marks(turns: Mapping[str, float], y: Any, band: float) -> list[Any]:  # noqa: ANN401  altair
@@ -206,7 +207,7 @@ def edges(rows: Sequence[Sequence[Cell]], at: Sequence[float]) -> tuple[list[dic
 def _crossed(one: Cell, other: Cell, at: Sequence[float]) -> str:
     """Return the levels that one of two cells reaches and the other does not, empty where there is none."""
     low, high = sorted((one["tokens_per_s_per_user"], other["tokens_per_s_per_user"]))
-    crossed = [verdict.count(level) for level in at if low < level <= high]
+    crossed = [count(level) for level in at if low < level <= high]
     return f"{', '.join(crossed)} tokens/s" if crossed else ""
 
 
