@@ -9,7 +9,7 @@ from nhalf.decide.regime import TIE
 from nhalf.predict.memory import usable_bytes
 from nhalf.report import decode_notes, decode_parts, fields, verdict, words
 from nhalf.report.decode_notes import band_notes, launched_notes
-from nhalf.report.view import percent
+from nhalf.report.view import percent, ranged
 
 if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison, Panel, Row
@@ -220,14 +220,8 @@ def _constants(comparison: Comparison, canvas: Canvas) -> None:
     moved.sort(key=lambda item: (_KIND_ORDER.index(item[1].kind), -abs(item[2])))
     canvas.heading(f"Constants that matter for {row.layout_name}, batch {row.batch:g}: % of step per % (95 % interval)")
     for path, origin, share in moved:
-        interval = ""
-        if origin.low is not None and origin.high is not None:
-            low, high = units.format_value(origin.low, origin.unit), units.format_value(origin.high, origin.unit)
-            interval = f" ({low} to {high})"
-        value = units.format_value(origin.value, origin.unit)
-        canvas.paragraph(
-            f"  {share:+.2f} {path} = {value}{interval}, {origin.kind} [{origin.source}]", indent="        "
-        )
+        told = f"{share:+.2f} {path} = {ranged(origin)}, {origin.kind} [{origin.source}]"
+        canvas.paragraph(f"  {told}", indent="        ")
     if row.curve is not None:
         key = f"{row.curve.key} x{row.tp}"
         canvas.paragraph(f"  all-reduce: {key}, measured [{row.curve.source}]", indent="        ")

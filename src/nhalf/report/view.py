@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from nhalf.units import format_number
+from nhalf.units import format_number, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from nhalf.citation import Datum
     from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
 
@@ -108,7 +109,8 @@ def write_everything(view: View, canvas: Canvas) -> None:
         view.detail(canvas)
         return
     first = view.brief()
-    write_brief(replace(first, commands=(), assumed="", next_command=""), canvas)
+    assumed = "" if view.defaults else first.assumed
+    write_brief(replace(first, commands=(), assumed=assumed, next_command=""), canvas)
     if view.below is not None:
         view.below(canvas)
     canvas.listed("Defaults taken", [f"{each.flag} {each.value}: {each.reason}" for each in view.defaults])
@@ -219,6 +221,14 @@ def percent(share: float) -> str:
     if abs(share) < _NOTHING:
         return "under 0.1 %"
     return f"{100 * share:.2g} %" if abs(share) < _TWO_DIGITS else f"{100 * share:.3g} %"
+
+
+def ranged(origin: Datum) -> str:
+    """Return a value with its interval, where both ends are known."""
+    text = format_value(origin.value, origin.unit)
+    if origin.low is None or origin.high is None:
+        return text
+    return f"{text} ({format_value(origin.low, origin.unit)} to {format_value(origin.high, origin.unit)})"
 
 
 def whole_number(value: float) -> str:
