@@ -53,9 +53,9 @@ def main() -> None:
         nhalf.decode(scenario)
         scalar.append(time.process_time() - start)
     one = statistics.median(scalar)
-    link = "system.fabric.intra_node"
-    texts = ("tp=1,2,4,8,16", "batch=1:100", f"{link}.latency_s=0.5us:5us:40",
-             f"{link}.bandwidth_bytes_per_s=100GB/s:900GB/s:50")  # fmt: skip
+    inside = "system.fabric.intra_node"
+    texts = ("tp=1,2,4,8,16", "batch=1:100", f"{inside}.latency_s=0.5us:5us:40",
+             f"{inside}.bandwidth_bytes_per_s=100GB/s:900GB/s:50")  # fmt: skip
     many = grid(Request(model="llama-3.1-70b", systems=("h100-sxm",), weights="fp8"), texts).grid
     rates = []
     for _ in range(REPEATS):

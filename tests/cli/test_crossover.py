@@ -135,6 +135,4 @@ def test_libraries_that_one_model_stands_for_have_no_span() -> None:
     assert "a modelled collective" in text
     assert "measured collective" not in text
     assert "Here n_1/2 is 28.8 times the other" in text
-    assert "Among libraries it lies between" in detailed("crossover", "llama-3.1-70b", "--on", "h100-sxm").out.replace(
-        "\n", " "
-    )
+    assert "Across libraries: batch 8 to 11." in detailed("crossover", "llama-3.1-70b", "--on", "h100-sxm").out

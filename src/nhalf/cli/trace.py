@@ -77,7 +77,8 @@ def trace(  # noqa: PLR0917  one parameter per option
             document=lambda: document(result, fit),
             rows="collectives",
             brief=lambda: brief(result, next_commands=after),
-            detail=lambda canvas: report.write(result, canvas, next_commands=after, fit=fit),
+            below=lambda canvas: report.write(result, canvas, fit=fit),
+            following=after,
         )
     )
     _write(result, outputs)

@@ -158,6 +158,18 @@ def links(found: Purchase) -> str:
     return f"{text} {_upper(joined(runs))} bandwidth buys more."
 
 
+def told(found: Purchase) -> list[str]:
+    """Return the verdicts of one purchase: on links that nothing uses, and on small, large and other batches."""
+    texts = [
+        unused_links(found),
+        f"Interactive use, {verdict_interactive(found)}",
+        f"Throughput, {verdict_throughput(found)}",
+        verdict_between(found),
+        links(found),
+    ]
+    return [text for text in texts if text]
+
+
 def _wishes(wishes: Sequence[Wish]) -> str:
     """Return what better links save at one batch, on every tier that is worth a word."""
     said = [wish for wish in wishes if max(wish.quicker, wish.wider) >= NOTHING] or wishes[:1]

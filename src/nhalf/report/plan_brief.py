@@ -166,7 +166,9 @@ def _notes(plan: Plan, rows: Sequence[Choice]) -> list[str]:
     """Return how many layouts there are, and what was not measured."""
     left = sum(plan.refused.values())
     rest = f", {left} {'does' if left == 1 else 'do'} not" if left else ""
-    found = [f"{len(plan.rows)} layouts fit{rest}; each is shown at its best load."] if len(plan.rows) > 1 else []
+    found = [f"{len(plan.rows)} layouts fit{rest}; each is shown at its best load."]
+    if len(plan.rows) == 1:
+        found = [f"It is the only layout that fits{rest}."]
     sent = [row for row in rows if row.layout.routed_exchange == "all-to-all"]
     if any(not measured_ways(row.scenario) for row in sent):
         found.append("a2a: tokens go to their experts by all-to-all; modelled, not measured.")

@@ -46,7 +46,7 @@ def body(study: Study) -> dict[str, Any]:
     """Return what one study says."""
     timeline = study.timeline
     return {
-        "verdict": verdict(study),
+        "verdict": " ".join(verdict(study)),
         "domination": domination(study),
         "ranks": len(timeline.traces),
         "steps": len(timeline.labels),
