@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf.errors import InputError
 from nhalf.report.canvas import Canvas
-from nhalf.report.view import write_brief
+from nhalf.report.view import write_brief, write_everything
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,8 +98,8 @@ class Answer:
     def text(self, *, columns: int = _COLUMNS, detail: bool = False) -> str:
         """Return the screen of the command, or everything with `detail`."""
         canvas = Canvas(width=columns, colour=False, plain=False)
-        if detail and self._view.detail is not None:
-            self._view.detail(canvas)
+        if detail:
+            write_everything(self._view, canvas)
         else:
             write_brief(self._view.brief(), canvas)
         return canvas.text

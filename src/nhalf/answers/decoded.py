@@ -72,7 +72,7 @@ class Decoded(Term):
                 document=lambda: document(found, (), ()),
                 rows="rows",
                 brief=lambda: decode_brief.brief(found, (), next_command=""),
-                detail=lambda canvas: decode.write(found, (), canvas, next_command=""),
+                below=lambda canvas: decode.write(found, canvas),
                 found=found,
             )
         )

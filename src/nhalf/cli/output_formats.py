@@ -12,8 +12,7 @@ import click
 
 from nhalf.cli import output
 from nhalf.errors import InputError
-from nhalf.report import table
-from nhalf.report.view import Brief, View, write_brief
+from nhalf.report.view import Brief, View, write_brief, write_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,8 +83,8 @@ def show(view: View) -> None:
     if write(view.document, view.rows):
         return
     canvas = output.canvas()
-    if everything() and view.detail is not None:
-        view.detail(canvas)
+    if everything():
+        write_everything(view, canvas)
     else:
         write_brief(view.brief(), canvas)
     if view.asked_too is not None:
@@ -108,6 +107,8 @@ def write(make: Callable[[], Document], rows: str | Callable[[Document], Sequenc
     if form == "json":
         output.write_json(document)
         return True
+    from nhalf.report.document import to_csv, to_markdown
+
     found = document[rows] if isinstance(rows, str) else rows(document)
-    output.write(table.to_csv(found) if form == "csv" else table.to_markdown(found))
+    output.write(to_csv(found) if form == "csv" else to_markdown(found))
     return True

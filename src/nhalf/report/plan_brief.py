@@ -18,6 +18,7 @@ from nhalf.report.plan_several import comparison
 from nhalf.report.plan_why import token_columns
 from nhalf.report.plan_words import GOALS, judgement, limits, rate, verdict
 from nhalf.report.view import Bars, Brief, percent
+from nhalf.report.words import COSTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
     from nhalf.report.plan_several import Named
 
 _SHOWN: Final = 5
-_COSTS: Final = {
-    "weights": "reading weights", "experts": "reading expert weights", "kv": "reading the KV cache",
-    "compute": "arithmetic", "launch": "per-layer overhead", "collective_fixed": "collective latency",
-    "collective_transfer": "collective bytes", "hand_over": "pipeline transfer", "prefill": "prefill",
-}  # fmt: skip
-"""What a token pays for, by column."""
 
 
 def brief(plan: Plan, asked: Asked) -> Brief:
@@ -185,7 +180,9 @@ def _notes(plan: Plan, rows: Sequence[Choice]) -> list[str]:
     """Return how many layouts there are, and what was not measured."""
     left = sum(plan.refused.values())
     rest = f", {left} {'does' if left == 1 else 'do'} not" if left else ""
-    found = [f"{len(plan.rows)} layouts fit{rest}; each is shown at its best load."] if len(plan.rows) > 1 else []
+    found = [f"{len(plan.rows)} layouts fit{rest}; each is shown at its best load."]
+    if len(plan.rows) == 1:
+        found = [f"It is the only layout that fits{rest}."]
     sent = [row for row in rows if row.layout.routed_exchange == "all-to-all"]
     if any(not measured_ways(row.scenario) for row in sent):
         found.append("a2a: tokens go to their experts by all-to-all; modelled, not measured.")
@@ -208,7 +205,7 @@ def _runner_up(plan: Plan) -> list[str]:
     more = {column: theirs[column] - mine[column] for column in theirs}
     most = max(more, key=lambda column: more[column])
     less = percent(1 - sum(mine.values()) / sum(theirs.values()))
-    return [f"{name(row.layout)} gives {less} less: a token takes {units.format_time(more[most])} more {_COSTS[most]}."]
+    return [f"{name(row.layout)} gives {less} less: a token takes {units.format_time(more[most])} more {COSTS[most]}."]
 
 
 def _launch(plan: Plan, asked: Asked) -> list[str]:
