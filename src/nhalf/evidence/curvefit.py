@@ -134,6 +134,25 @@ class CurveFit:
         spreads = [median_spread(run) for run in self.series.runs]
         return float(np.median(spreads)) if spreads else 0.0
 
+    @property
+    def point_noise(self) -> float:
+        """Return the relative standard deviation of a point: that of its repeats, or that around the segments."""
+        sizes, times = self.fitted_points
+        if not self.segments or len(times) <= 2 * len(self.segments):
+            return self.repeat_noise
+        misfit = np.log(times / modelled(self.segments, sizes))
+        freedom = len(times) - 2 * len(self.segments)
+        return max(self.repeat_noise, math.sqrt(float(misfit @ misfit) / freedom))
+
+    def times_at(self, sizes_bytes: Array) -> Array:
+        """Return the times [s] of the segments at some sizes [bytes], or between the points where there are none."""
+        sizes, times = self.fitted_points
+        found: Array = np.exp(np.interp(np.log(sizes_bytes), np.log(sizes), np.log(times)))
+        for segment in self.segments:
+            inside = (sizes_bytes >= segment.from_bytes) & (sizes_bytes <= segment.to_bytes)
+            found[inside] = segment.times_s(sizes_bytes[inside])
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fit with the keys of the contract, in SI units; unknown is None."""
         key, line = self.series.key, self.line

@@ -59,7 +59,7 @@ def bandwidth(series: Series, segment: Segment, line: Line | None = None, *, see
 
 
 def _either_way(value: float, nearest: float, further: float) -> list[float]:
-    """Return how far a value may be that was carried on from the `nearest` that was seen: so far again, or `further`."""
+    """Return how far a value carried on from the `nearest` one seen may be: so far again, or `further`."""
     return [max(nearest, value), value * min(value / nearest, 1.0 / further)]
 
 
