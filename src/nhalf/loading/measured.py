@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Array
     from nhalf.loading.case_table import Table
     from nhalf.predict.response import Mask
+
+
+LONGEST_S: Final = 2.0
+"""A time per token that is longer [s], and many times what is predicted, was written in another unit."""
 
 
 def measured_s(table: Table, column: str = "tpot_s") -> Array:
