@@ -194,17 +194,17 @@ def test_two_counts_give_the_split_and_its_interval() -> None:
     assert split.shared_s == pytest.approx(60e-3)  # type: ignore[attr-defined]
     assert split.degrees_of_freedom == 0  # type: ignore[attr-defined]
     low, high = split.constant_interval_s  # type: ignore[attr-defined]
-    assert low < 4e-3 < high  # type: ignore[attr-defined]
+    assert low < 4e-3 < high
 
 
 @pytest.mark.parametrize("degrees", [(4, 8), (2, 8), (2, 4, 8)])
 def test_the_intervals_hold_the_truth_at_their_level(degrees: tuple[int, ...]) -> None:
     random, held = np.random.default_rng(4), np.zeros(2)
-    k = np.array(degrees, dtype=np.float64)
+    k: Array = np.array(degrees, dtype=np.float64)
     for _ in range(300):
         times = (4e-3 + 60e-3 / k) * np.exp(NOISE * random.standard_t(4.0, len(k)) / math.sqrt(2.0))
         design = np.stack([np.ones(len(k)), 1.0 / k], axis=1) / times[:, None]
-        found = np.linalg.lstsq(design, np.ones(len(k)), rcond=None)[0]
+        found: Array = np.asarray(np.linalg.lstsq(design, np.ones(len(k)), rcond=None)[0], dtype=np.float64)
         ends = _intervals(design, found, len(k) - 2)
         held += [low <= truth <= high for (low, high), truth in zip(ends, (4e-3, 60e-3), strict=True)]
     assert (held >= 274).all(), held  # of 300: 95 % less three standard deviations

@@ -53,7 +53,7 @@ def test_a_model_makes_a_batch_of_a_size() -> None:
 
 def test_curves_that_differ_by_no_more_than_launches_do_not_cross() -> None:
     (contest,) = contests(both(log("a", 5e-6, 1e11, 1), log("b", 5e-6, 1e11, 2)).curves)
-    assert contest.crossings == contest.stretches == ()
+    assert (contest.crossings, contest.stretches) == ((), ())
     assert faster(contest) == "a and b do not differ outside the noise, 1 KiB to 256 MiB"
 
 

@@ -71,7 +71,9 @@ def advise(fit: CurveFit) -> Advice | None:
 
 def _is_vague(found: Estimate | None, refusal: str) -> bool:
     """Tell whether more sizes would settle a value: none is known, or it was carried on beyond what was run."""
-    return bool(refusal) or (found is not None and bool(found.high) and found.high > _VAGUE * (found.low or 0.0))
+    return bool(refusal) or (
+        found is not None and bool(found.high) and (found.high or 0.0) > _VAGUE * (found.low or 0.0)
+    )
 
 
 def _gap(fit: CurveFit) -> list[float]:
