@@ -374,13 +374,40 @@ def test_what_is_no_anchor_is_refused(text: str) -> None:
     [
         ("1us", r"1 us is impossible: reading weights and cache takes 2\.\d+ ms"),
         ("98s", r"times longer than the \d.* predicted without it \(80 % band"),
-        ("90ms", r"times longer than the \d.* predicted without it \(80 % band"),
+        ("600ms", r"times longer than the \d.* predicted without it \(80 % band"),
     ],
 )
 def test_an_anchor_that_cannot_be_is_refused_with_both_times(time: str, words: str) -> None:
     scenario = load("llama-3.1-70b", on="h100-sxm", tp=8, batch=16, weights="fp8")
     with pytest.raises(InputError, match=words):
         anchored([scenario], [parse_anchor(f"tp=8,batch=16: {time}")])
+
+
+@pytest.mark.parametrize(
+    ("tp", "time", "why"), [(8, "90ms", "Over 90 % of this is waiting"), (1, "900ms", "Another load")]
+)
+def test_a_step_far_off_is_a_finding_about_the_run_and_moves_nothing(tp: int, time: str, why: str) -> None:
+    scenario = load("llama-3.1-70b", on="h100-sxm", tp=tp, batch=16, weights="fp8")
+    said: list[str] = []
+    (kept,) = anchored([scenario], [parse_anchor(f"tp={tp},batch=16: {time}")], said.append)
+    assert kept.stack == scenario.stack
+    (text,) = said
+    assert "a finding about the run, to which no constant is fitted" in text
+    assert why in text
+    both = [parse_anchor(f"tp={tp},batch=16: {each}") for each in (time, "15ms" if tp == 8 else "60ms")]
+    (moved,) = anchored([scenario], both)
+    assert moved.stack.layer_time_s > scenario.stack.layer_time_s
+
+
+def test_one_step_moves_the_layer_time_and_hardly_the_memory_efficiency() -> None:
+    scenario = load("llama-3.1-70b", on="h100-sxm", tp=8, batch=16, weights="fp8")
+    (moved,) = anchored([scenario], [parse_anchor("tp=8,batch=16: 13ms")])
+    by = {
+        name: abs(math.log(float(getattr(moved.stack, name)) / float(getattr(scenario.stack, name))))
+        for name in ("layer_time_s", "memory_efficiency", "kv_efficiency")
+    }
+    assert by["layer_time_s"] > 0.4
+    assert max(by["memory_efficiency"], by["kv_efficiency"]) < 0.1 * by["layer_time_s"]
 
 
 def test_a_time_without_unit_is_taken_for_milliseconds_in_the_hint() -> None:
