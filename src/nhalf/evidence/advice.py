@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf.collective import Op
 from nhalf.evidence.commands import LARGEST, SMALLEST, command, of_own_test
-from nhalf.evidence.identify import ENOUGH, ON_CEILING
-from nhalf.evidence.parameters import LARGE, LARGE_ON_A_LINK
+from nhalf.evidence.identify import ENOUGH, ON_CEILING, largest
 
 if TYPE_CHECKING:
     from nhalf.evidence.curvefit import CurveFit
@@ -51,7 +50,7 @@ def advise(fit: CurveFit) -> Advice | None:
             command=f"# the same benchmark ({fit.series.tool}) at several sizes",
         )
     smallest = float(sizes[0]) if len(sizes) else LARGEST
-    largest = float(sizes[-1]) if len(sizes) else SMALLEST
+    end = float(sizes[-1]) if len(sizes) else SMALLEST
     wanted: list[float] = []
     missing = []
     if open_latency:
@@ -59,11 +58,11 @@ def advise(fit: CurveFit) -> Advice | None:
         wanted += [size for size in _ON_FLOOR if size not in sizes and size <= max(smallest, _ON_FLOOR[-1])]
     if open_bandwidth:
         missing.append("the bandwidth needs 3 sizes on the ceiling")
-        wanted += _larger(fit, largest)
+        wanted += _larger(fit, end)
     if gap:
         missing.append("the size that doubles the floor needs sizes in the gap")
         wanted = sorted({*wanted, *gap})
-    top = max([largest, LARGEST if open_bandwidth else largest, *wanted])
+    top = max([end, LARGEST if open_bandwidth else end, *wanted])
     return Advice(
         sizes_bytes=tuple(wanted), why=" and ".join(missing), command=command(fit.series, SMALLEST, min(top, _MOST))
     )
@@ -86,9 +85,9 @@ def _gap(fit: CurveFit) -> list[float]:
     return [2.0 ** round(low + (high - low) * step / steps) for step in range(1, steps)]
 
 
-def _larger(fit: CurveFit, largest: float) -> list[float]:
+def _larger(fit: CurveFit, so_far: float) -> list[float]:
     """Return three sizes, doublings, that lie on the ceiling as far as the last segment can tell."""
-    start = max(2.0 * largest, LARGE_ON_A_LINK if fit.series.key.op is Op.SEND_RECV else LARGE)
+    start = max(2.0 * so_far, largest(fit.series))
     if fit.segments and math.isfinite(fit.segments[-1].bandwidth_bytes_per_s):
         half = fit.segments[-1].latency_s * fit.segments[-1].bandwidth_bytes_per_s
         start = max(start, 2.0 ** math.ceil(math.log2(max(ON_CEILING * half, 1.0))))

@@ -146,10 +146,10 @@ def _not_the_link(fit: CurveFit, system: System | None) -> Iterator[Note]:
     steps, nodes = 2 * (key.ranks - 1), key.nodes or -(-key.ranks // 8)
     plausible = _FLOOR + steps * _FLOOR_STEP + 2 * (nodes - 1) * _FLOOR_NODE
     if fit.floor_s > _SLOW_FLOOR * plausible:
-        waits = is_mostly(plausible, fit.floor_s - plausible)
+        waits = f": {SAID}" if is_mostly(plausible, fit.floor_s - plausible) else ""
         yield Note(code="not-the-link", text=f"a floor of {units.format_time(fit.floor_s)} is "
                    f"{fit.floor_s / plausible:.2g} times above any plausible one ({units.format_time(plausible)}): "
-                   f"{SAID if waits else 'configuration or software, not the link'}. Check {CHECKS}")  # fmt: skip
+                   f"configuration or software, not the link{waits}. Check {CHECKS}")  # fmt: skip
 
 
 def _bus_bandwidth(fit: CurveFit) -> float | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf import units
+from nhalf.collective import Op
 from nhalf.curve.leastsquares import NOISE_FLOOR
 
 if TYPE_CHECKING:
@@ -23,7 +24,11 @@ ENOUGH: Final = 3
 DECADE: Final = 10.0
 """An interval whose ends are further apart than this many times tells no more than a guess does."""
 OWN_SHARE: Final = 0.5
+SMALL: Final = 4096.0
+"""Up to this size [bytes] every library runs its quickest protocol."""
+LARGE, LARGE_ON_A_LINK = 2.0**26, 2.0**20  # [bytes] where collectives and single messages near their ceiling
 _RISEN: Final = 2.0
+_NOISY: Final = "the noise of the times leaves it open"
 
 
 def on_floor(series: Series, segments: tuple[Segment, ...], floor_s: float) -> bool:
@@ -80,17 +85,26 @@ def latency_refusal(series: Series, found: Estimate) -> str:
     if not is_open(found):
         return ""
     start = units.format_size(float(series.sizes_bytes[series.good][0]))
-    return f"{_bounds(found, 's')}, as the sweep starts at {start}, where bytes already cost"
+    small = float(series.sizes_bytes[series.good][0]) <= SMALL
+    why = _NOISY if small else f"the sweep starts at {start}, where bytes already cost"
+    return f"{_bounds(found, 's')}, as {why}"
 
 
 def bandwidth_refusal(series: Series, last: Segment, found: Estimate | None) -> str:
     """Return why the bandwidth is not in a sweep, with the bound that is, or nothing where it is."""
-    largest = units.format_size(float(series.sizes_bytes[series.good][-1]))
+    end = units.format_size(float(series.sizes_bytes[series.good][-1]))
     if found is None or is_flat(series, last):
-        return f"the time does not grow with the size up to {largest}: every size lies on the floor"
+        return f"the time does not grow with the size up to {end}: every size lies on the floor"
     if not is_open(found):
         return ""
-    return f"{_bounds(found, 'bytes/s')}, as the sweep ends at {largest}, before bytes are most of the time"
+    large = float(series.sizes_bytes[series.good][-1]) >= largest(series)
+    why = _NOISY if large else f"the sweep ends at {end}, before bytes are most of the time"
+    return f"{_bounds(found, 'bytes/s')}, as {why}"
+
+
+def largest(series: Series) -> float:
+    """Return the size [bytes] from which on a sweep should near its ceiling."""
+    return LARGE_ON_A_LINK if series.key.op is Op.SEND_RECV else LARGE
 
 
 def _bounds(found: Estimate, unit: str) -> str:

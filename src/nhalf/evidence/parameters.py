@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.collective import Op
+from nhalf.evidence.identify import SMALL, largest
 from nhalf.evidence.intervals import Doubt, Estimate, estimate, inverted, noise_draws
 from nhalf.evidence.lines import line_times, robust_line
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from nhalf.evidence.series import Series
 
 _ENOUGH_RUNS: Final = 3
-SMALL: Final = 4096.0
-"""Up to this size [bytes] every library runs its quickest protocol."""
-LARGE, LARGE_ON_A_LINK = 2.0**26, 2.0**20  # [bytes] where collectives and single messages near their ceiling
 _OTHER_PROTOCOL: Final = 4.0
 """Beyond the sizes that were run a library may use a protocol with so many times less latency, or more bandwidth: of
 250 measured curves (collectives of aiconfigurator-core 0.12.0) cut off at 16 KiB to 8 MiB, nine in ten hold within."""
@@ -50,8 +47,7 @@ def bandwidth(series: Series, segment: Segment, line: Line | None = None, *, see
         values["one line"] = [1.0 / line.bandwidth_bytes_per_s]
     inverse = 1.0 / segment.bandwidth_bytes_per_s
     if not seen:
-        large = LARGE_ON_A_LINK if series.key.op is Op.SEND_RECV else LARGE
-        further = 1.0 if doubt.sizes_bytes[-1] >= large else _OTHER_PROTOCOL
+        further = 1.0 if doubt.sizes_bytes[-1] >= largest(series) else _OTHER_PROTOCOL
         values["sizes off the ceiling"] = _either_way(
             inverse, float((doubt.times_s / doubt.sizes_bytes).min()), further
         )

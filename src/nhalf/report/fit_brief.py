@@ -11,6 +11,7 @@ from nhalf import units
 from nhalf.evidence.crossing import names
 from nhalf.evidence.verdict import QUANTITIES, is_wrong, of_curve, within
 from nhalf.report.fit_answer import commands
+from nhalf.report.fit_links import of_tiers
 from nhalf.report.fit_parts import faster
 from nhalf.report.view import Bars, Brief
 from nhalf.report.words import counted
@@ -39,7 +40,7 @@ def brief(answer: Answer) -> Brief:
     doubts = [f"Tripped: {text}" for text in answer.tripped] + _doubts(answer)
     settle, command, why = _next(commands(answer))
     named = f"The log names {answer.named}: taken as {answer.system}." if answer.named else ""
-    closing = [_per_token(answer), named, settle, f"Written to {answer.links}." if answer.links else ""]
+    closing = [_per_token(answer), named, settle, _written(answer)]
     return Brief(
         verdict=verdict,
         number=number,
@@ -155,11 +156,14 @@ def _doubts(answer: Answer) -> list[str]:
     """Return what to know before a number is used, the first of them."""
     curves = answer.fit.curves
     several = len(curves) > 1
+    of: dict[str, list[str]] = {}
+    for name, curve in zip(names(curves), curves, strict=True):
+        for note in curve.notes:
+            if note.code not in _OF_THE_READER and not (note.code == "not-the-link" and not several):
+                of.setdefault(note.text, []).append(name)
     found = [
-        f"{f'{name}: ' if several else ''}{note.text}"
-        for name, curve in zip(names(curves), curves, strict=True)
-        for note in curve.notes
-        if note.code not in _OF_THE_READER and not (note.code == "not-the-link" and not several)
+        f"{text[0].upper()}{text[1:]}." if len(who) == len(curves) else f"{', '.join(who)}: {text}."
+        for text, who in of.items()
     ]
     found += [*answer.mark_doubts, *(answer.comparison.doubts if answer.comparison else ())]
     found = list(dict.fromkeys(found))
@@ -178,6 +182,15 @@ def _per_token(answer: Answer) -> str:
     mark = answer.marks[0]
     per = f"{units.format_time(mark.time_s)} at batch {mark.batch}, {units.format_time(mark.per_token_s)} per token"
     return f"{answer.model}'s all-reduce of {units.format_size(mark.size_bytes)} takes {per}."
+
+
+def _written(answer: Answer) -> str:
+    """Return which curve the link of each tier was taken from."""
+    if not answer.links:
+        return ""
+    own = dict(zip(map(id, answer.fit.curves), names(answer.fit.curves), strict=True))
+    taken = ", ".join(f"{tier} from {own[id(curve)]}" for tier, curve in of_tiers(answer.fit).items())
+    return f"Written to {answer.links}: {taken}."
 
 
 def _next(found: Sequence[str]) -> tuple[str, str, str]:
