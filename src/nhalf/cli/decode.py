@@ -95,7 +95,7 @@ def _anchored(scenarios: Sequence[Scenario], anchors: tuple[str, ...]) -> Sequen
         return scenarios
     from nhalf.calibrate.anchor import anchored, parse_anchor
 
-    return anchored(scenarios, [parse_anchor(text) for text in anchors])
+    return anchored(scenarios, [parse_anchor(text) for text in anchors], output.warn)
 
 
 def _page(comparison: Comparison, loaded: loading.Loaded) -> Page:

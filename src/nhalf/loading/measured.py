@@ -18,6 +18,10 @@ _SHORTEST_S: Final = 1e-9
 _LONGEST_S: Final = 1e6
 
 
+LONGEST_S: Final = 2.0
+"""A time per token that is longer [s], and many times what is predicted, was written in another unit."""
+
+
 def measured_s(table: Table, column: str = "tpot_s") -> Array:
     """Return the measured time of every row [s], NaN where there is none.
 
