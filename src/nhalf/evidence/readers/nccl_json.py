@@ -63,7 +63,7 @@ def _run(document: dict[str, Any], source: str) -> Run:
 def _device(device: dict[str, Any]) -> Device:
     rank, group = number(device.get("rank")), number(device.get("group"))
     host, name = device.get("hostname", ""), device.get("device_info", "")
-    return Device(int(rank or 0), int(group or 0), str(host), str(name))
+    return Device(int(rank or 0), int(group or 0), str(host), str(name), str(device.get("pid", "")))
 
 
 def _take(run: Run, result: dict[str, Any], index: int) -> None:

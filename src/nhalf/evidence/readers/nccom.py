@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf.collective import Mode, Op
 from nhalf.evidence.readers.columns import Vocabulary, events, note
-from nhalf.evidence.readers.inference import implied_op, ranks_for
+from nhalf.evidence.readers.inference import implied_op
 from nhalf.evidence.readers.numerals import MICROSECOND
 from nhalf.evidence.readers.protocol import Format
-from nhalf.evidence.readers.sweep import Sweep, rank_notes
+from nhalf.evidence.readers.sweep import Sweep
 from nhalf.evidence.table import Note, Table
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _Run:
     def table(self) -> Table:
         found = self.sweep.ratio
         op = self.op or (implied_op(found) if found else None)
-        ranks = self.ranks or (ranks_for(op, found) if op and found else None)
+        ranks, told = self.sweep.ranks(op, self.ranks)
         return Table(
             file=self.sweep.source,
             tool="nccom-test",
@@ -70,16 +70,15 @@ class _Run:
             size_is="total" if op in {Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL} else "message" if op else "",
             dtype=self.dtype,
             points=tuple(self.sweep.points),
-            notes=tuple(self._notes(op, ranks)),
+            notes=(*self._notes(op), *told),
             skipped=tuple(self.sweep.skipped),
         )
 
-    def _notes(self, op: Op | None, ranks: int | None) -> Iterable[Note]:
+    def _notes(self, op: Op | None) -> Iterable[Note]:
         if op is None:
             yield note("op-unknown", "the operation is not in the log, and busbw/algbw allows several: say --op")
         elif self.op is None:
             yield note("op-inferred", "the operation follows only from the busbw/algbw ratio")
-        yield from rank_notes(ranks, stated=self.ranks is not None)
 
 
 def _parse(lines: Iterable[Line], source: str) -> list[Table]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nhalf.evidence.readers.columns import Event, note, skip, timed, why_cut
-from nhalf.evidence.readers.inference import Ratio, ratio
+from nhalf.evidence.readers.columns import Event, skip, timed, why_cut
+from nhalf.evidence.readers.inference import Ratio, ratio, settled
 from nhalf.evidence.readers.numerals import integer, real, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from nhalf.collective import Op
     from nhalf.evidence.table import Note, Point, Skipped
 
 
@@ -50,17 +49,13 @@ class Sweep:
         """Return the busbw/algbw that the rows have in common."""
         return ratio(self.pairs)
 
+    def ranks(self, op: Op | None, *stated: int | None) -> tuple[int | None, tuple[Note, ...]]:
+        """Return the ranks that the rows and what the log states have in common, and notes on them."""
+        return settled(op, self.ratio, *stated)
+
     def __bool__(self) -> bool:
         """Return whether a row came at all."""
         return bool(self.points or self.skipped)
-
-
-def rank_notes(ranks: int | None, *, stated: bool, from_: str = "the busbw/algbw ratio") -> Iterable[Note]:
-    """Yield what to say about where the number of ranks comes from."""
-    if ranks and not stated:
-        yield note("ranks-inferred", f"the {ranks} ranks follow only from {from_}")
-    elif not ranks:
-        yield note("ranks-unknown", "the number of ranks is not in the log: say --ranks")
 
 
 def _seconds(token: str | None, unit: float) -> float | None:
