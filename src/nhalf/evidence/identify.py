@@ -81,6 +81,8 @@ def bandwidth_refusal(series: Series, segments: tuple[Segment, ...], floor_s: fl
 def _common_refusal(series: Series) -> str:
     """Return why a series holds neither."""
     count = int(series.good.sum())
+    if series.refusal:
+        return series.refusal
     if series.key.ranks == 1:
         return "each process ran alone (n = 1): nothing was sent, so there is neither a latency nor a bandwidth"
     if count == 0:

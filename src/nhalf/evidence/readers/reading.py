@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError
 from nhalf.evidence.readers import formats, parquet
+from nhalf.evidence.readers.consistency import checked
 from nhalf.evidence.readers.detection import cleaned, detect, named, sections
 from nhalf.evidence.readers.source import Source, sources
 from nhalf.evidence.table import Skipped, Table
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nhalf.evidence.readers.protocol import Reader
-
-
-_LARGEST_BYTES: Final = 1e15
-_SHORTEST_S: Final = 1e-12
-_LONGEST_S: Final = 1e8
 
 
 def read(source: str | Path | Iterable[str | Path], format: str | None = None) -> list[Table]:  # noqa: A002 - the flag's name
@@ -95,27 +91,13 @@ def _read_one(source: Source, chosen: Reader | None, *, in_folder: bool) -> list
     lines = cleaned(source)
     parts = [(reader, lines)] if chosen else sections(lines, reader)
     try:
-        tables = [_possible(table) for each, part in parts for table in each.read(part, source.name)]
+        tables = [checked(table) for each, part in parts for table in each.read(part, source.name)]
     except OverflowError as error:  # of two numbers that each could be measured, the product could not
         raise InputError("its numbers are too large to be measured", where=source.name, do="check the file") from error
     if not tables:
         why = f"this looks like {reader.name}, but it holds no row that can be read"
         return [Table(file=source.name, tool=reader.name, skipped=(Skipped(file=source.name, line=0, why=why),))]
     return _told_apart(tables)
-
-
-def _possible(table: Table) -> Table:
-    """Return a table without the points whose size or time no message has: a digit too many, an exponent too large."""
-    odd = [
-        point for point in table.points
-        if not (point.size_bytes <= _LARGEST_BYTES and _SHORTEST_S <= point.seconds <= _LONGEST_S)
-    ]  # fmt: skip
-    if not odd:
-        return table
-    why = f"no message is of {_LARGEST_BYTES:g} bytes, and none takes under {_SHORTEST_S:g} s or over {_LONGEST_S:g} s"
-    skipped = tuple(Skipped(file=table.file, line=point.line, why=why) for point in odd)
-    kept = tuple(point for point in table.points if point not in odd)
-    return replace(table, points=kept, skipped=(*table.skipped, *skipped))
 
 
 def _told_apart(tables: list[Table]) -> list[Table]:
