@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from nhalf.errors import InputError
 from nhalf.evidence.readers import formats, parquet
 from nhalf.evidence.readers.consistency import checked
-from nhalf.evidence.readers.detection import cleaned, detect, named, sections
+from nhalf.evidence.readers.detection import cleaned, detect, named, rewritings, sections
 from nhalf.evidence.readers.source import Source, sources
 from nhalf.evidence.table import Skipped, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from nhalf.evidence.readers.protocol import Reader
 
@@ -75,29 +75,55 @@ def _without_rows(name: str, error: InputError) -> Table:
 def _read_one(source: Source, chosen: Reader | None, *, in_folder: bool) -> list[Table]:
     if source.is_parquet():
         return parquet.read(source.binary(), source.name)
-    reader = chosen or detect(source)
-    if reader is None:
-        if in_folder:
-            why = "no reader knows this file"
-            return [Table(file=source.name, tool="", skipped=(Skipped(file=source.name, line=0, why=why),))]
-        if next(cleaned(source), None) is None:
-            raise InputError("the file is empty", where=source.name, do="check how it was written")
-        raise InputError(
-            "this is not a benchmark log that nhalf knows",
-            where=source.name,
-            allowed=", ".join(sorted(each.name for each in formats.ALL)),
-            do="name the format with --format, or make a CSV with the columns op, ranks, size_bytes, time_us",
-        )
-    lines = cleaned(source)
-    parts = [(reader, lines)] if chosen else sections(lines, reader)
-    try:
-        tables = [checked(table) for each, part in parts for table in each.read(part, source.name)]
-    except OverflowError as error:  # of two numbers that each could be measured, the product could not
-        raise InputError("its numbers are too large to be measured", where=source.name, do="check the file") from error
-    if not tables:
-        why = f"this looks like {reader.name}, but it holds no row that can be read"
-        return [Table(file=source.name, tool=reader.name, skipped=(Skipped(file=source.name, line=0, why=why),))]
-    return _told_apart(tables)
+    tables, rows = _tables(source, chosen)
+    if _is_poor(tables):
+        for other in rewritings(source):
+            again, more = _tables(other, chosen)
+            if more > rows:
+                tables, rows = again, more
+    if tables:
+        return _told_apart(tables)
+    if in_folder:
+        why = "no reader knows this file"
+        return [Table(file=source.name, tool="", skipped=(Skipped(file=source.name, line=0, why=why),))]
+    if next(cleaned(source), None) is None:
+        raise InputError("the file is empty", where=source.name, do="check how it was written")
+    raise InputError(
+        "this is not a benchmark log that nhalf knows",
+        where=source.name,
+        allowed=", ".join(sorted(each.name for each in formats.ALL)),
+        do="name the format with --format, or make a CSV with the columns op, ranks, size_bytes, time_us",
+    )
+
+
+def _is_poor(tables: Sequence[Table]) -> bool:
+    """Return whether so little of a file was read that it may have been rewritten: half of its rows are cut."""
+    return 2 * sum(len(table.skipped) for table in tables) >= sum(table.rows for table in tables)
+
+
+def _tables(source: Source, chosen: Reader | None) -> tuple[list[Table], int]:
+    """Return what the surest reader that finds a row reads in a file, and how many rows; else what the surest skips."""
+    tried: list[Reader] = []
+    first: list[Table] = []
+    while reader := chosen or detect(source, without=tried):
+        lines = cleaned(source)
+        parts = [(reader, lines)] if chosen else sections(lines, reader)
+        try:
+            tables = [checked(table) for each, part in parts for table in each.read(part, source.name)]
+        except OverflowError as error:  # of two numbers that each could be measured, the product could not
+            why = "its numbers are too large to be measured"
+            raise InputError(why, where=source.name, do="check the file") from error
+        rows = sum(table.rows for table in tables)
+        if rows:
+            return tables, rows
+        if not tables:
+            why = f"this looks like {reader.name}, but it holds no row that can be read"
+            tables = [Table(file=source.name, tool=reader.name, skipped=(Skipped(file=source.name, line=0, why=why),))]
+        first = first or tables
+        tried.append(reader)
+        if chosen:
+            break
+    return first, 0
 
 
 def _told_apart(tables: list[Table]) -> list[Table]:
