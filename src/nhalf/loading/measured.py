@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nhalf.errors import InputError
+from nhalf.loading.case_columns import number_of
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
@@ -37,6 +38,12 @@ def measured_s(table: Table, column: str = "tpot_s") -> Array:
             where = table.place(row)
             raise InputError(f"{column} {text!r} is no time above 0", where=where, allowed="seconds")
     return found
+
+
+def kept_tokens(table: Table, times_s: Array) -> Array:
+    """Return the tokens that a step keeps, for every row with a draft and a measured time [s]; NaN for the others."""
+    found = np.array([number_of(text) for text in table.column("accepted_tokens")])
+    return np.where((found > 1) & np.isfinite(times_s), found, np.nan)
 
 
 def flags_of(table: Table) -> list[str]:

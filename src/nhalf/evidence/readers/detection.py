@@ -106,6 +106,13 @@ def text_of(source: Source) -> str:
     return "\n".join(found)
 
 
+def texts(source: Source) -> Iterator[str]:
+    """Yield the text of a file, then what it may have been before something rewrote it."""
+    yield text_of(source)
+    for before in rewritings(source):
+        yield text_of(before)
+
+
 def rewritings(source: Source) -> Iterator[Source]:
     """Yield what a file may have been before something rewrote it: lines broken at a width, or made one string."""
     text = "".join(islice((f"{line.text.rstrip()}\n" for line in source.lines()), _MOST_REWRITTEN))
