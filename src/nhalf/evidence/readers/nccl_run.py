@@ -68,6 +68,7 @@ class Run:
     settings: dict[str, str] = field(default_factory=dict)
     devices: list[Device] = field(default_factory=list)
     copies: int = 0
+    nodes: int | None = None
     timing: str = ""
     in_place_only: bool = False
     header_seen: bool = False
@@ -100,20 +101,20 @@ class Run:
 
     def add(self, line: int, row: Row, *, new_header: bool) -> None:
         """Take a row; a sweep that starts over is another part, except where copies of a program talk at once."""
-        agrees = _agrees(row)
+        consistent = agrees(row)
         key = (row.type, row.redop, row.root)
         last = self._last.get(key)
         again = last is not None and (row.size < last or (new_header and row.size <= last))
-        if again and agrees and not self.mixed:
+        if again and consistent and not self.mixed:
             self._part += 1
             self._last.clear()
-        if agrees:
+        if consistent:
             self._last[key] = row.size
         if row.size == 0:
             self.zero_rows += 1
             self.skipped.append(Skipped(file=self.source, line=line, why="the size is 0: fewer bytes than ranks"))
         else:
-            self.rows.append((self._part, line, row, agrees))
+            self.rows.append((self._part, line, row, consistent))
 
     @property
     def mixed(self) -> bool:
@@ -190,7 +191,9 @@ class Run:
         return int(self.settings.get(name, "1"))
 
     def _nodes(self, ranks: int | None) -> int | None:
-        """Return the hosts of the list of ranks, where that is whole."""
+        """Return the nodes that the log states, or the hosts of its list of ranks, where that is whole."""
+        if self.nodes:
+            return self.nodes
         if not self.devices or min(device.rank for device in self.devices) > 0 or ranks != self._counts()[0]:
             return None
         return len({device.host for device in self.devices})
@@ -267,7 +270,7 @@ def _is_wrong(row: Row) -> bool:
     return any((real(side.wrong) or 0.0) > 0.0 or side.error in {"inf", "nan", "-nan"} for side in row.sides)
 
 
-def _agrees(row: Row) -> bool:
+def agrees(row: Row) -> bool:
     """Return whether size / time is the printed algorithm bandwidth, within what rounding allows."""
     for side in row.sides:
         time, rate = real(side.time), real(side.algbw)
