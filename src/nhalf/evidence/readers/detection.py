@@ -40,17 +40,21 @@ def named(name: str) -> Reader:
     for built_in in formats.ALL:
         if _key(built_in.name) == wanted:
             return built_in
-    plugs = plug_ins()
-    for plug_in in plugs:
+    for plug_in in plug_ins():
         if _key(plug_in.name) == wanted:
             return plug_in
-    known = sorted(reader.name for reader in (*formats.ALL, *plugs))
+    names = known()
     raise InputError(
-        f"{name!r} is not a known log format",
-        where="--format",
-        allowed=", ".join(known),
-        do=did_you_mean(name, known),
+        f"{name!r} is not a known log format", where="--format", allowed=", ".join(names), do=did_you_mean(name, names)
     )
+
+
+def known() -> list[str]:
+    """Return the names of all formats, those of plug-ins as well, in order of the alphabet.
+
+    Raises InputError when a plug-in cannot be loaded or is no reader.
+    """
+    return sorted(reader.name for reader in (*formats.ALL, *plug_ins()))
 
 
 def plug_ins() -> list[Reader]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf.evidence.readers import (
     all_reduce_bench,
+    commanded,
     deepep,
     deepspeed,
     delimited,
@@ -18,7 +19,6 @@ from nhalf.evidence.readers import (
     nccl_debug,
     nccl_json,
     nccl_tests,
-    nccom,
     netpipe,
     nhalf_run,
     nixlbench,
@@ -46,6 +46,7 @@ ALL: Final[tuple[Format, ...]] = (
     rccl_output.JSON_READER,
     osu.READER,
     imb.READER,
+    imb.ONECCL_READER,
     perftest.READER,
     perftest_json.READER,
     nccl_debug.READER,
@@ -54,7 +55,8 @@ ALL: Final[tuple[Format, ...]] = (
     p2p_bandwidth.READER,
     ucx.READER,
     ucc.READER,
-    nccom.READER,
+    commanded.READER,
+    commanded.HCCL_READER,
     nvshmem.READER,
     nixlbench.READER,
     deepep.READER,

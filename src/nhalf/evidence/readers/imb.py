@@ -236,3 +236,9 @@ READER = Format(
     parse=_parse,
     banner=re.compile(r"Intel ?\(R\) MPI Benchmarks|Benchmarking:? +\w+$"),
 )
+ONECCL_READER = Format(
+    name="oneccl",
+    words=("Benchmarking: ",),
+    signs=((re.compile(r"^\W*Benchmarking: +\w+\s*$", re.MULTILINE), 1.0),),
+    parse=_parse,
+)

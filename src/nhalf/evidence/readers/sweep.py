@@ -24,7 +24,7 @@ class Sweep:
     skipped: list[Skipped] = field(default_factory=list)
 
     def add(self, event: Event, *, time: str, unit: float, least: str = "", most: str = "") -> None:
-        """Take a row: its `size`, the column `time` in `unit` [s], the extremes of it, `algbw` and `busbw`."""
+        """Take a row: its `size`, the column `time` in `unit` [s], the extremes of it, `algbw`, `busbw` and `check`."""
         values, line = event.values, event.line
         bytes_ = integer(values["size"]) or size(values["size"])
         if not bytes_:
@@ -32,7 +32,8 @@ class Sweep:
             self.skipped.append(skip(line, self.source, why))
             return
         low, high = _seconds(values.get(least), unit), _seconds(values.get(most), unit)
-        point = timed(line, float(bytes_), values[time], unit, min_s=low, max_s=high)
+        wrong = values.get("check", "").casefold().startswith("fail")
+        point = timed(line, float(bytes_), values[time], unit, min_s=low, max_s=high, wrong=wrong)
         if point is None:
             self.skipped.append(skip(line, self.source, f"{values[time]!r} is not a time above 0"))
             return
