@@ -119,7 +119,7 @@ def texts(source: Source) -> Iterator[str]:
 
 def rewritings(source: Source) -> Iterator[Source]:
     """Yield what a file may have been before something rewrote it: lines broken at a width, or made one string."""
-    text = "".join(islice((f"{line.text.rstrip()}\n" for line in source.lines()), _MOST_REWRITTEN))
+    text = "".join(islice((line.text.rstrip("\r\n") + "\n" for line in source.lines()), _MOST_REWRITTEN))
     for before in rewritten(text):
         yield Source(name=source.name, content=before.encode())
 

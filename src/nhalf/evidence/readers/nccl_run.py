@@ -139,7 +139,7 @@ class Run:
         usual = sum(agrees for *_, agrees in self.rows) >= _MOST * len(self.rows)
         kept = []
         for entry in self.rows:
-            if entry[3] or not (usual or _is_cut(entry[2])):
+            if entry[3] or not (usual or _is_cut(entry[2]) or not self.header_seen):
                 kept.append(entry)
             else:
                 why = "its size, time and bandwidth contradict each other: the row is damaged"

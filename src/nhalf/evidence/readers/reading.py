@@ -75,12 +75,14 @@ def _without_rows(name: str, error: InputError) -> Table:
 def _read_one(source: Source, chosen: Reader | None, *, in_folder: bool) -> list[Table]:
     if source.is_parquet():
         return parquet.read(source.binary(), source.name)
-    tables, rows = _tables(source, chosen)
+    tables, rows, error = _tables(source, chosen)
     if _is_poor(tables):
         for other in rewritings(source):
-            again, more = _tables(other, chosen)
+            again, more, _ = _tables(other, chosen)
             if more > rows:
                 tables, rows = again, more
+    if error and not rows:
+        raise error
     if tables:
         return _told_apart(tables)
     if in_folder:
@@ -97,25 +99,33 @@ def _read_one(source: Source, chosen: Reader | None, *, in_folder: bool) -> list
 
 
 def _is_poor(tables: Sequence[Table]) -> bool:
-    """Return whether so little of a file was read that it may have been rewritten: half of its rows are cut."""
-    return 2 * sum(len(table.skipped) for table in tables) >= sum(table.rows for table in tables)
+    """Return whether so little of a file was read that it may have been rewritten: it is cut, or half of its rows."""
+    skipped = [skip for table in tables for skip in table.skipped]
+    return any(skip.line == 0 for skip in skipped) or 2 * len(skipped) >= sum(table.rows for table in tables)
 
 
-def _tables(source: Source, chosen: Reader | None) -> tuple[list[Table], int]:
-    """Return what the surest reader that finds a row reads in a file, and how many rows; else what the surest skips."""
+def _tables(source: Source, chosen: Reader | None) -> tuple[list[Table], int, InputError | None]:
+    """Return what the surest reader that finds a row reads in a file, how many rows, and why the surest finds none.
+
+    Where none finds a row, the tables are those of the surest: what it skips.
+    """
     tried: list[Reader] = []
     first: list[Table] = []
+    problem: InputError | None = None
     while reader := chosen or detect(source, without=tried):
         lines = cleaned(source)
         parts = [(reader, lines)] if chosen else sections(lines, reader)
+        tables: list[Table] = []
         try:
             tables = [checked(table) for each, part in parts for table in each.read(part, source.name)]
-        except OverflowError as error:  # of two numbers that each could be measured, the product could not
+        except OverflowError:  # of two numbers that each could be measured, the product could not
             why = "its numbers are too large to be measured"
-            raise InputError(why, where=source.name, do="check the file") from error
+            problem = problem or InputError(why, where=source.name, do="check the file")
+        except InputError as error:
+            problem = problem or error
         rows = sum(table.rows for table in tables)
         if rows:
-            return tables, rows
+            return tables, rows, None
         if not tables:
             why = f"this looks like {reader.name}, but it holds no row that can be read"
             tables = [Table(file=source.name, tool=reader.name, skipped=(Skipped(file=source.name, line=0, why=why),))]
@@ -123,7 +133,7 @@ def _tables(source: Source, chosen: Reader | None) -> tuple[list[Table], int]:
         tried.append(reader)
         if chosen:
             break
-    return first, 0
+    return first, 0, problem
 
 
 def _told_apart(tables: list[Table]) -> list[Table]:

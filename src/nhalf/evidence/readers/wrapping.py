@@ -93,29 +93,30 @@ def _of_strings(lines: Iterable[Line]) -> Iterator[Line]:
 
 def rewritten(text: str) -> Iterator[str]:
     """Yield what a text may have been before something rewrote it, where that shows: one string, or broken lines."""
-    longest = max((found[0] for found in _STRING.finditer(text) if found[0].count("\\n") > 1), key=len, default="")
-    if longest:
+    longest = max((found[0] for found in _STRING.finditer(text)), key=len, default="")
+    if max(longest.count("\\n"), longest.count('\\"')) > 1:
         with suppress(ValueError):
             yield json.loads(longest)
     lines = text.split("\n")
     width = max(map(len, lines), default=0)
     if _NARROWEST <= width <= _WIDEST:
-        for hard in (True, False):
-            yield _rejoined(lines, width, hard=hard)
+        for way in ("hard", "soft", "words"):
+            yield _rejoined(lines, width, way)
 
 
-def _rejoined(lines: Sequence[str], width: int, *, hard: bool) -> str:
+def _rejoined(lines: Sequence[str], width: int, way: str) -> str:
     """Return lines that were broken at a width, each as one; empty lines keep the numbers of those that follow.
 
-    `hard`: broken after so many characters (a terminal); else before the word that would not have fitted (a mail).
+    They were broken after so many characters (`hard`, a terminal) or before the word that would not have fitted (a
+    mail): `soft` wherever that was, `words` only where a line begins with a word, as rows themselves begin with blanks.
     """
     found: list[str] = []
     last = count = 0
     for line in lines:
-        word = line.split(" ", 1)[0] if not hard else ""
-        if found and last and (last == width if hard else last + 1 + len(word) > width and word):
-            blank = "" if hard or found[-1].endswith(" ") or line.startswith(" ") else " "
-            found[-1] += blank + line
+        bare = line.lstrip()
+        word = bare.split(" ", 1)[0] if way == "soft" or bare == line else ""
+        if found and last and (last == width if way == "hard" else bool(word) and last + 1 + len(word) > width):
+            found[-1] += line if way == "hard" or found[-1].endswith(" ") or bare != line else f" {line}"
             count += 1
         else:
             found += [""] * count
