@@ -34,6 +34,8 @@ def check(tables: list[Table], shape: Shape, *, whole: bool, ranks: bool = True)
     return len(points)
 
 
+SOME = {"mpirun", "docker", "kubectl time", "colour", "utf-16", "wrapped at 80", "json message", "chatter", "fence"}
+"""The wrappings in which a log is cut at every place; the others are cut at one."""
 CASES = [(name, how, content) for name, shape in SHAPES.items() for how, content in wrapped(shape).items()]
 
 
@@ -48,6 +50,8 @@ def test_every_wrapping_of_every_format_is_read(name: str, how: str, content: by
 def test_a_log_that_is_cut_gives_what_stands_before_the_cut(name: str, part: float) -> None:
     shape = SHAPES[name]
     for how, content in wrapped(cut(shape, part)).items():
+        if how not in SOME and part != CUTS[-2]:
+            continue
         try:
             found = read(content)
         except InputError:

@@ -24,6 +24,8 @@ _MOST: Final = 0.6
 _LONGEST: Final = 1 << 17  # characters of a line of a collector; Docker breaks its own at 16 KiB
 _QUOTED = re.compile(r'\s*"(?:[^"\\]|\\.)*",?\s*')
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_LONG_WORD: Final = 15  # characters
+_FULL: Final = 0.05  # of the lines
 _NARROWEST, _WIDEST = 40, 250  # characters of a terminal, a mail or a form
 
 
@@ -99,7 +101,8 @@ def rewritten(text: str) -> Iterator[str]:
             yield json.loads(longest)
     lines = text.split("\n")
     width = max(map(len, lines), default=0)
-    if _NARROWEST <= width <= _WIDEST:
+    full = sum(len(line) > width - _LONG_WORD for line in lines)
+    if _NARROWEST <= width <= _WIDEST and full > max(2, _FULL * len(lines)):
         for way in ("hard", "soft", "words"):
             yield _rejoined(lines, width, way)
 
