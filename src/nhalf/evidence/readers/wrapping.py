@@ -24,6 +24,7 @@ _MOST: Final = 0.6
 _LONGEST: Final = 1 << 17  # characters of a line of a collector; Docker breaks its own at 16 KiB
 _QUOTED = re.compile(r'\s*"(?:[^"\\]|\\.)*",?\s*')
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_TERMINALS: Final = (72, 78, 79, 80, 100, 120, 132)  # characters
 _LONG_WORD: Final = 15  # characters
 _FULL: Final = 0.05  # of the lines
 _NARROWEST, _WIDEST = 40, 250  # characters of a terminal, a mail or a form
@@ -102,7 +103,7 @@ def rewritten(text: str) -> Iterator[str]:
     lines = text.split("\n")
     width = max(map(len, lines), default=0)
     full = sum(len(line) > width - _LONG_WORD for line in lines)
-    if _NARROWEST <= width <= _WIDEST and full > max(2, _FULL * len(lines)):
+    if width in _TERMINALS or (_NARROWEST <= width <= _WIDEST and full > max(2, _FULL * len(lines))):
         for way in ("hard", "soft", "words"):
             yield _rejoined(lines, width, way)
 
