@@ -36,6 +36,16 @@ _MARKED = {"--model": "llama-3.1-70b"}
 """The model whose messages are marked on the curve by the next command, where none is."""
 
 
+def _listed(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """Write the names of the formats where they are asked for, and end."""
+    if value != "list":
+        return value
+    from nhalf.evidence.readers.detection import known
+
+    output.write("".join(f"{name}\n" for name in known()))
+    return context.exit()
+
+
 @click.command(cls=Grouped)
 @click.argument("logs", nargs=-1, required=True, metavar="FILE...")
 @click.option("--op", metavar="OP", help="The operation, where a log does not say: all-reduce, ...")
@@ -46,6 +56,8 @@ _MARKED = {"--model": "llama-3.1-70b"}
     "--format",
     "format_",
     metavar="NAME",
+    is_eager=True,
+    callback=_listed,
     help="nccl-tests, osu, perftest, csv, ...; `--format list` names all.  [default: by content]",
 )
 @click.option("--on", "system", metavar="SYSTEM", help="What the ranks ran on: compares with its link.")

@@ -46,6 +46,12 @@ def measured_s(table: Table, column: str = "tpot_s") -> Array:
     return found
 
 
+def kept_tokens(table: Table, times_s: Array) -> Array:
+    """Return the tokens that a step keeps, for every row with a draft and a measured time [s]; NaN for the others."""
+    found = np.array([number_of(text) for text in table.column("accepted_tokens")])
+    return np.where((found > 1) & np.isfinite(times_s), found, np.nan)
+
+
 def flags_of(table: Table) -> list[str]:
     """Return the flags of the rows that have one."""
     return [text.strip() for text in table.column("quality_flag") if text.strip()]

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from nhalf.errors import InputError, quoted
 from nhalf.evidence.readers.protocol import Line
-from nhalf.files.reading import Inflation, encoding, files_in
+from nhalf.files.reading import STDIN, Inflation, encoding, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STDIN: Final = "-"
 _GZIP: Final = b"\x1f\x8b"
 _PARQUET: Final = b"PAR1"
 _ZSTANDARD: Final = b"\x28\xb5\x2f\xfd"

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from nhalf.errors import InputError
-from nhalf.loading.bench.numbers import cell, in_flight, parsed
+from nhalf.loading.bench.numbers import cell, documents, in_flight
 
 _SCALES = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "us": 1e-6, "ns": 1e-9}
 _NAMES = {
@@ -32,7 +32,7 @@ def rows(text: str) -> list[dict[str, str]]:
     InputError
         A time has no unit, or one that is not known.
     """
-    metrics, config = _of_json(text) if text.lstrip().startswith("{") else (_of_csv(text), {})
+    metrics, config = _of_json(text) if f'"{_NAMES["tpot_s"]}"' in text else (_of_csv(text), {})
     if "tpot_s" not in metrics:
         return []
     rate = metrics.pop("rate", None)
@@ -45,9 +45,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def _of_json(text: str) -> tuple[dict[str, float], dict[str, Any]]:
     """Return the metrics of an export in SI units, and the configuration of the run."""
-    export = parsed(text)
-    if not isinstance(export, dict):
-        return {}, {}
+    export = next((each for each in documents(text) if _NAMES["tpot_s"] in each), {})
     found = {}
     for column, name in _NAMES.items():
         metric = export.get(name)
