@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.catalog import files
+from nhalf.catalog.naming import base_of
 from nhalf.catalog.calibration import HalfWidths  # noqa: TC001  msgspec reads the annotations when it runs
 from nhalf.catalog.overlay import remembered
 from nhalf.catalog.reading import convert
@@ -65,7 +66,7 @@ def entries() -> dict[tuple[str, str, str, str], StackEntry]:
 @remembered
 def measured_stack(model: str, weight_dtype: str, system: str, engine: str) -> MeasuredStack | None:
     """Return the constants of one stack and model, None where it was not measured."""
-    entry = entries().get((model, weight_dtype, system, engine))
+    entry = entries().get((base_of(model), weight_dtype, system, engine))
     if entry is None:
         return None
     where = f"{files.place(STACKS)} [{model} {weight_dtype} on {system}, {engine}]"

@@ -22,7 +22,7 @@ from nhalf.loading.degrees import FIELDS, FLAGS, Degrees
 from nhalf.loading.dtypes import known
 from nhalf.loading.kv_rule import assumed_kv
 from nhalf.loading.links import replaced
-from nhalf.loading.model import model_of
+from nhalf.loading.model import in_dtype, model_of
 from nhalf.loading.stack_file import PRIORS, StackFile, read_stack
 from nhalf.scenario import Scenario
 from nhalf.transformer import KV_BYTES, WEIGHT_BYTES
@@ -63,6 +63,7 @@ def scenarios(request: Request, bands: Bands | None = None) -> Loaded:
     """
     request = _checked(request.shared())
     transformer, stored = model_of(request.model)
+    transformer = in_dtype(transformer, (request.weights or stored).lower())
     kv = None if "kv" in request.assumed else request.kv
     request, defaults = completed(request, transformer, stored)
     switches.check(request, transformer)

@@ -236,7 +236,7 @@ def _routed_flop(scenario: Scenario, through: Term) -> Term:
         "L": float(mixture.layer_count),
         "devices": float(layout.expert_devices),
         "stage": stage_share(scenario),
-        "s": speedup(scenario, mixture.expert_dtype),
+        "s": speedup(scenario, scenario.expert_dtype),
     }
     return leaf("routed FLOP", "2 * T * dp * k * P * L * stage / devices / s", inputs, unit="FLOP")
 
