@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 
 from nhalf.breakdown import Term, columns
-from nhalf.predict import exchange, layer
+from nhalf.predict import communication, exchange, layer
 from nhalf.predict.band import band
 from nhalf.predict.first_token import first_token
 from nhalf.predict.memory import FITS, Fit, Memory, fit_codes, memory, needed
@@ -298,6 +298,11 @@ class Point:
     def kind(self) -> str:
         """Return whether the collectives are measured curves on their own links, or modelled."""
         return exchange.kind(self.points.scenario)
+
+    @property
+    def as_of(self) -> str | None:
+        """Return the library and version that the collectives were measured with, None where none was."""
+        return communication.as_of(self.points.scenario)
 
     @property
     def batch(self) -> float:

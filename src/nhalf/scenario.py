@@ -63,7 +63,7 @@ class Scenario:
 
     @property
     def expert_dtype(self) -> str:
-        """Return the dtype of most of what the routed experts weigh, in the dtype of the workload; empty without any."""
+        """Return the dtype that most routed experts are in under the workload; empty without any."""
         routed = [group for group in self.weight_groups if group.read == "routed"]
         return max(routed, key=lambda group: group.parameters).dtype if routed else ""
 

@@ -63,7 +63,7 @@ def find(kind: str, name: str, *, where: str) -> str:
 
 @remembered
 def _repositories() -> dict[str, str]:
-    """Return the id of a model by the letters of its repositories without their organisations: mirrors keep the name."""
+    """Return the id of a model by the letters of its repositories, organisations left out: mirrors keep the name."""
     known = _spellings("model")
     aliases = files.aliases().get("model", {})
     named = {alias.rpartition("/")[2]: name for name, others in aliases.items() for alias in others if "/" in alias}

@@ -13,6 +13,7 @@ from nhalf.catalog.naming import checkpoint_in, letters
 from nhalf.engines import ENGINES
 from nhalf.engines.served import PLACEHOLDER
 from nhalf.errors import InputError, did_you_mean
+from nhalf.loading.engine_version import split_version
 from nhalf.loading.model import is_file
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def check_same(launched: Launched, model: str | None, engine: str | None) -> Non
         raise InputError(
             f"the line launches {launched.model}, and {model} is asked about", where="--launch", do="leave out one",
         )  # fmt: skip
-    if engine is not None and engine.casefold() != launched.engine:
+    if engine is not None and split_version(engine.casefold())[0] != launched.engine:
         raise InputError(
             f"the line is one of {launched.engine}, and --engine {engine} is asked for", where="--launch",
             do="leave out --engine",

@@ -142,4 +142,5 @@ def _curve(curve: MeasuredCurve, system: str) -> dict[str, Any]:
         "low": None,
         "high": None,
         "note": str(curve.key),
+        "as_of": f"{curve.key.library} {curve.key.version}",
     }
