@@ -37,7 +37,7 @@ _KEYS: Final = (*_DEGREES, "batch", "context", "system")
 _EXAMPLE: Final = "such as 'tp=8,batch=16: 9.8ms'"
 _BARE: Final = re.compile(r"[0-9]*\.?[0-9]+")
 _FAR: Final = 5.0
-"""Of 1,167 measured steps that ship none is further than 3.8 times from its prediction: beyond it, the input is wrong."""
+"""Of 1,167 measured steps that ship none is further than 3.8 times from its prediction: beyond it, an input is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from nhalf.calibrate.fit import ONE_EACH
 from nhalf.calibrate.evidence import evidence
+from nhalf.calibrate.fit import ONE_EACH
 from nhalf.calibrate.prior import NEVER_FROM_STEPS, prior
 from nhalf.calibrate.routing import shipped as shipped_routing
 from nhalf.catalog import calibration
