@@ -105,5 +105,6 @@ def sources(comparison: Comparison) -> list[dict[str, Any]]:
 def _curve(curve: MeasuredCurve, system: str) -> dict[str, Any]:
     """Return the origin of a measured curve, which has many values and therefore none here."""
     own = {"value": None, "unit": "s", "kind": "measured", "low": None, "high": None, "note": str(curve.key)}
+    own["as_of"] = f"{curve.key.library} {curve.key.version}"
     told = {name: getattr(curve, name) for name in ("source", "locator", "date")}
     return {"system": system, "path": "system.curves.all-reduce", **own, **told}

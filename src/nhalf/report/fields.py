@@ -76,6 +76,7 @@ FIELDS: Final = (
     Field(key="exchange", head="exchange", says="How tokens reach their experts: all-gather or all-to-all."),
     Field(key="nodes", head="nodes", says="Nodes of one replica; a node is an NVLink (or Infinity Fabric) domain."),
     Field(key="kind", head="kind", says="Whether the collectives were measured there, or are modelled."),
+    Field(key="as_of", head="as of", says="The library and version that the collectives were measured with."),
     Field(key="phase", head="phase", says="A decode step, or the prefill of prompts."),
     Field(key="batch", head="batch", says="Sequences that were asked for, in one replica."),
     Field(
@@ -170,6 +171,7 @@ POINT: Final = (
     "memory_bytes",
     "fits_memory",
     "kind",
+    "as_of",
 )
 """What documents and tables say of every point."""
 
