@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from tests.testbed import hosts, laws
-from tests.testbed.bed import Bed, Port, missing
+
+from nhalf.evidence.probe.bed import Bed, Port, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
