@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 import threading
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,11 @@ def in_all(ranks: int, body: Callable[[SocketGroup], Any]) -> list[Any]:
 def test_collectives_over_sockets_are_right(op: Op, ranks: int) -> None:
     for size in (1, 64, 3_000_000):  # the largest is beyond what the system buffers of both directions
         cell = Cell(channel="tcp", op=op, size_bytes=size, ranks=tuple(range(ranks)))
-        assert in_all(ranks, lambda group, cell=cell: SocketAction(group, cell).check()) == [True] * ranks
+        assert in_all(ranks, functools.partial(_checked, cell)) == [True] * ranks
+
+
+def _checked(cell: Cell, group: SocketGroup) -> bool:
+    return SocketAction(group, cell).check()
 
 
 @pytest.mark.parametrize("algorithm", [Algorithm.RING, Algorithm.RECURSIVE_DOUBLING])
@@ -124,7 +129,8 @@ def steps(count: int) -> Program:
 
 def answers(late_ns: float, flight_ns: float, count: int, offset_ns: float = 0.0) -> dict[int, Any]:
     """Return two ranks whose messages take so long, of which rank 1 comes later by `late_ns` at each step."""
-    begun, marks = [0.0, offset_ns], {0: [], 1: []}  # type: dict[int, list[float]]
+    begun = [0.0, offset_ns]
+    marks: dict[int, list[float]] = {0: [], 1: []}
     for _ in range(count):
         ends = [max(begun[0], begun[1] + flight_ns), max(begun[1], begun[0] + flight_ns)]
         for rank in (0, 1):

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nhalf.errors import NhalfError
-from nhalf.evidence.probe import clocks, environment
+from nhalf.evidence.probe import clocks, decoder, environment
 from nhalf.evidence.probe.looping import LoopTask
 from nhalf.evidence.probe.messages import (
     ORDERS,
     Clock,
+    Decode,
     Done,
     Failed,
     Open,
@@ -166,15 +167,18 @@ class Player:
                 task = self._tasks[number] = self._task(cell)
                 return task.prepare()
             case Visit():
-                found = self._tasks[order.id].visit(order)
-                self._seen.note()
-                return found
+                return self._visited(order)
             case Clock(channel=channel, peer=peer, leads=leads):
                 return clocks.compare(self._backend.messenger(channel, peer, clocks.SIZE), leads=leads)
-            case Traffic():
-                return {**counters()}
-            case Ran():
-                return self._seen.result()
+            case Decode() if isinstance(self._backend, Sockets):
+                return decoder.play(order, self._backend, self._rank)
+            case Traffic() | Ran():
+                return {**counters()} if isinstance(order, Traffic) else self._seen.result()
             case _:
                 raise ValueError("that is no order")
         return {}
+
+    def _visited(self, order: Visit) -> Result:
+        found = self._tasks[order.id].visit(order)
+        self._seen.note()
+        return found
