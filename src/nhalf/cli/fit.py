@@ -13,7 +13,7 @@ from nhalf.errors import NoAnswerError, WeakEvidenceError
 from nhalf.evidence import gate
 from nhalf.evidence.comparison import compare
 from nhalf.files.writing import write_text
-from nhalf.loading.fitting import BATCHES, fitted, judged, marked, told, unread, used_for
+from nhalf.loading.fitting import BATCHES, examined, fitted, judged, marked, told, unread, used_for
 from nhalf.report import fit as report
 from nhalf.report.fit_answer import Answer
 from nhalf.report.fit_links import write_links
@@ -62,7 +62,8 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     links = [file for file in files if not page_file.is_page(file)]
     answer = Answer(
         fit=found, marks=marks, mark_doubts=doubts, comparison=compared, tripped=tripped,
-        links=links[0] if links else "", again=next_command.command("fit", None if model else _MARKED),
+        links=links[0] if links else "", doctor=examined(found),
+        again=next_command.command("fit", None if model else _MARKED),
         **used_for(model, said),
     )  # fmt: skip
     if not output_formats.write(lambda: report.document(answer), "fits"):

@@ -36,6 +36,8 @@ def write(answer: Answer, canvas: Canvas, *, whole: bool = True) -> None:
     Unless it is `whole`, the pieces of a curve whose messages are marked are left out.
     """
     curves = answer.fit.curves
+    if answer.doctor:
+        canvas.paragraph(answer.doctor, bold=True)
     canvas.paragraph("\n".join(of_curve(curve) for curve in curves[:_SHOWN]), bold=True)
     if len(curves) > _SHOWN:
         canvas.paragraph(f"and {len(curves) - _SHOWN} more curves below")

@@ -18,7 +18,8 @@ class Answer:
     """What `nhalf fit` says: the fit, the decode messages of a `model` on it, and the comparison, where asked for.
 
     `links` names the file that the fitted links go to, if any; `again` is the command line without a file to write.
-    A step is predicted for `model` on `system`, a node of which has `devices_per_node`.
+    `doctor` is the verdict of `nhalf doctor` where a system is named. A step is predicted for `model` on `system`, a
+    node of which has `devices_per_node`.
     """
 
     fit: Fit
@@ -31,3 +32,4 @@ class Answer:
     model: str = "llama-3.1-70b"
     system: str = "h100-sxm"
     devices_per_node: int = 8
+    doctor: str = ""

@@ -153,7 +153,7 @@ class Run:
             dtype=rows[0].type,
             label=_label(rows[0]),
             points=points,
-            environment={**self.settings, **({"device": self.devices[0].name} if self.devices else {})},
+            environment={**self.settings, **self._where()},
             notes=tuple(self._notes(what, rows, alone=alone)),
         )
 
@@ -170,6 +170,11 @@ class Run:
         if not self.devices or min(device.rank for device in self.devices) > 0:
             return None
         return len({device.host for device in self.devices})
+
+    def _where(self) -> dict[str, str]:
+        """Return the device of the first rank and the hosts, where the ranks are listed."""
+        hosts = sorted({device.host for device in self.devices})
+        return {"device": self.devices[0].name, "hosts": ",".join(hosts)} if self.devices else {}
 
     def _quantity(self) -> Timing:
         if self.settings.get("graph", "0") != "0":
