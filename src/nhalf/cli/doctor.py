@@ -41,7 +41,11 @@ def doctor(logs: tuple[str, ...], limits: tuple[str, ...], junit: str | None, **
     found, refused = examine(asked_of(logs, **flags))
     tripped, unknown = judged(found, asked)
     fits = found.normal is True and bool(found.readings)
-    after = next_command.command("fit") if fits else next_command.command("doctor", {"--detail": True, **_NOT_AGAIN})
+    after = (
+        next_command.command("fit", {"--fail-if": None})
+        if fits
+        else next_command.command("doctor", {"--detail": True, **_NOT_AGAIN})
+    )
     output_formats.show(
         View(
             document=lambda: report.document(found, tripped),

@@ -34,8 +34,8 @@ _KIB: Final = 1024.0
 class Fault:
     """One degree of one cause: factors on the fixed time and on the bytes, with their log-standard deviations.
 
-    `odds` are those before anything was seen, against a healthy system. `priced`: the law of the yardstick says what it
-    does. `roughness` is how much neighbouring sizes and
+    `odds` are those before anything was seen, against a healthy system. `priced`: under what name the
+    law of the yardstick says what it does. `roughness` is how much neighbouring sizes and
     repeats scatter under it [log].
     """
 
@@ -51,7 +51,7 @@ class Fault:
     roughness: float = 0.04
     only: tuple[Op, ...] = ()
     switched: bool = False
-    priced: bool = False
+    priced: str = ""
 
 
 def effect(sizes: Array, yardstick: Yardstick, faults: Sequence[Fault]) -> tuple[Array, Array, Array]:
@@ -63,7 +63,7 @@ def effect(sizes: Array, yardstick: Yardstick, faults: Sequence[Fault]) -> tuple
         inside = (sizes >= fault.low_bytes) & (sizes <= fault.high_bytes)
         fixed = fixed * fault.fixed
         moved = moved * np.where(inside, fault.bytes_, 1.0)
-        by_law = by_law + (yardstick.moved[fault.code] if fault.priced else 0.0)
+        by_law = by_law + (yardstick.moved[fault.priced] if fault.priced else 0.0)
         parts.append(inside)
     total = fixed + moved
     gradients, variances = [], []
@@ -71,7 +71,7 @@ def effect(sizes: Array, yardstick: Yardstick, faults: Sequence[Fault]) -> tuple
         gradients += [fixed / total, np.where(inside, moved / total, 0.0)]
         variances += [fault.fixed_sd**2, fault.bytes_sd**2]
         if fault.priced:
-            gradients.append(yardstick.moved[fault.code])
+            gradients.append(yardstick.moved[fault.priced])
             variances.append(_PRICED_SD**2)
     return np.log(total / yardstick.times_s) + by_law, np.array(gradients), np.array(variances)
 
@@ -86,20 +86,21 @@ def together(one: Fault, other: Fault) -> bool:
     return one.code != other.code and frozenset({one.code, other.code}) not in _IMPLIED
 
 
+UNKNOWN: Final = "unknown"
+"""Something is wrong that none of the others is."""
 _RARE, _USUAL, _OFTEN = 0.02, 0.04, 0.06
 FAULTS: Final = (
-    Fault(code="tcp", where="nodes", odds=_OFTEN, priced=True, fixed_sd=0.3, bytes_sd=0.5),
-    Fault(code="no-gdr", where="nodes", odds=_USUAL, priced=True),
+    Fault(code="tcp", where="nodes", odds=_OFTEN, priced="tcp", fixed_sd=0.3, bytes_sd=0.5),
+    Fault(code="tcp", where="nodes", odds=_OFTEN, fixed=2.3, fixed_sd=0.35, bytes_=5.7, bytes_sd=0.6),
+    Fault(code="no-gdr", where="nodes", odds=_USUAL, priced="no-gdr"),
     Fault(code="no-gdr", where="nodes", odds=_USUAL, fixed=1.6, fixed_sd=0.25, bytes_=2.2, bytes_sd=0.3),
-    *(
-        Fault(code="rails", where="nodes", odds=_RARE, bytes_=factor, bytes_sd=0.1, low_bytes=64 * _KIB)
-        for factor in (2.0, 4.0, 8.0)
-    ),
-    Fault(code="half-speed-link", odds=_USUAL, bytes_=2.0, bytes_sd=0.07, low_bytes=64 * _KIB),
+    *(Fault(code="rails", where="nodes", odds=_RARE, priced=f"rails/{part}", bytes_sd=0.25) for part in (2, 4, 8)),
+    Fault(code="half-speed-link", where="nodes", odds=_USUAL, priced="half-speed-link"),
+    Fault(code="half-speed-link", where="node", odds=_USUAL, bytes_=2.0, bytes_sd=0.07, low_bytes=64 * _KIB),
     Fault(code="host-bounce", where="node", odds=_OFTEN, fixed=2.7, fixed_sd=0.45, bytes_=18.0, bytes_sd=0.6),
     Fault(code="nic-affinity", where="nodes", odds=_RARE, fixed=6.5, fixed_sd=0.4, bytes_=1.6, bytes_sd=0.4),
     Fault(code="nic-affinity", where="nodes", odds=_RARE, fixed=1.3, fixed_sd=0.12, bytes_=1.8, bytes_sd=0.2),
-    Fault(code="protocol-capped", where="nodes", odds=_USUAL, priced=True),
+    Fault(code="protocol-capped", where="nodes", odds=_USUAL, priced="protocol-capped"),
     Fault(
         code="protocol-capped", where="node", odds=_RARE, bytes_=3.0, bytes_sd=0.4, low_bytes=16 * _KIB,
         high_bytes=4096 * _KIB,
@@ -109,9 +110,11 @@ FAULTS: Final = (
         code="nvls-off", where="node", odds=_USUAL, bytes_=1.3, bytes_sd=0.06, low_bytes=256 * _KIB,
         only=(Op.ALL_REDUCE,), switched=True,
     ),
+    Fault(code="nvls-off", where="nodes", odds=_RARE, priced="nvls-off"),
     Fault(code="other-jobs", odds=_USUAL, fixed=1.15, fixed_sd=0.2, bytes_=1.6, bytes_sd=0.35, roughness=0.2),
     Fault(code="mtu", where="nodes", odds=_RARE, bytes_=1.3, bytes_sd=0.1, low_bytes=64 * _KIB),
     Fault(code="slow-rank", odds=_RARE, fixed=2.5, fixed_sd=0.5, bytes_=1.0),
+    Fault(code=UNKNOWN, odds=_RARE, fixed=1.2, fixed_sd=0.4, bytes_=1.3, bytes_sd=0.5),
     Fault(code="host-timed", odds=1.0, fixed=0.5, fixed_sd=0.7, bytes_=0.1, bytes_sd=1.0),
 )  # fmt: skip
 """What may be wrong, by its rows."""

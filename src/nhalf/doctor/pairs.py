@@ -58,6 +58,7 @@ class Pair:
 class Matrix:
     """All pairs, the slowest first; the ends that are slow with everybody, and what slow pairs have in common."""
 
+    ranks: int | None
     pairs: tuple[Pair, ...]
     slow_ends: tuple[tuple[str, float], ...]
     common: str
@@ -111,7 +112,10 @@ def _matrix(curves: Sequence[tuple[Ends, CurveFit]]) -> Matrix | None:
     pairs.sort(key=lambda pair: -pair.ratio)
     slow_ends = [(name, math.exp(value)) for name, value in ends.items() if value > limit / 2.0]
     slow_ends.sort(key=lambda each: -each[1])
-    return Matrix(pairs=tuple(pairs), slow_ends=tuple(slow_ends), common=_common(pairs, slow_ends), noise=noise)
+    return Matrix(
+        ranks=curves[0][1].series.key.ranks, pairs=tuple(pairs), slow_ends=tuple(slow_ends),
+        common=_common(pairs, slow_ends), noise=noise,
+    )  # fmt: skip
 
 
 def _logs(curves: Sequence[tuple[Ends, CurveFit]]) -> dict[Ends, list[float]]:

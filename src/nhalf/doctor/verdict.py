@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.doctor.advice import ADVICE
 
 if TYPE_CHECKING:
     from nhalf.doctor.examination import Examination, Reading
+
+_LIKELY: Final = 0.3
+"""A cause less probable than this is no explanation."""
 
 
 def headline(found: Examination) -> str:
@@ -20,6 +23,8 @@ def headline(found: Examination) -> str:
         return _silent(found)
     if found.normal is None and found.normal_odds is None:
         return f"No time to compare; the logs say that {ADVICE[best.code].says}."
+    if found.normal is False and best.probability < _LIKELY:
+        return f"Not normal, and no named cause stands out; perhaps {ADVICE[best.code].says}."
     most = f"{ADVICE[best.code].says} ({100 * best.probability:.0f} %)"
     if found.normal is None:
         return f"It may be normal ({100 * (found.normal_odds or 0.0):.0f} %); else {most}."

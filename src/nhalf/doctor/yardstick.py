@@ -14,6 +14,7 @@ from nhalf.decide.priced import drawn
 from nhalf.evidence.checks import ceiling
 from nhalf.fabric import Topology
 from nhalf.laws.across_nodes import Steps, across_nodes, place
+from nhalf.link import Link
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,8 +61,8 @@ class Yardstick:
 
     `covariance` is how the logarithms of healthy ones scatter; `like` says in words what they are, `kind` whether their
     times were measured, or follow from the law by constants of that machine, of its class, or of none. `switched`: the
-    switches of the node add up. `moved` holds ln of what a fault multiplies the times with, where the law prices it: by
-    the code of its cause.
+    switches of the node add up. `moved` holds ln of what a fault multiplies the times with, where the law prices it, by
+    the code of its cause (rails/4: a quarter of the NICs).
     """
 
     times_s: Array
@@ -189,16 +190,11 @@ def across(op: Op, sizes: Array, where: Place, moving: Place, known: Known) -> Y
     moving = replace(moving, transport=replace(moving.transport, doubt=1.0))
     draws = np.log(np.asarray(across_nodes(op, sizes[None, :], moving, library).value, dtype=float))
     draws = np.broadcast_to(draws, (max(len(draws), 2), len(sizes)))
-    faulty = {} if known.sockets is None or own.name.startswith("tcp") else {"tcp": known.sockets}
-    faulty |= {
-        "no-gdr": replace(own, hop_s=own.hop_s + _STAGED_S, peer_s=own.peer_s + _STAGED_S),
-        "protocol-capped": replace(own, ll_bandwidth_bytes_per_s=own.ll_bandwidth_bytes_per_s / _CAPPED),
-    }
-    moved = {
-        code: np.where((sizes <= _COPIED_BYTES) | (code != "no-gdr"), 1.0, 0.0)
-        * np.log(np.asarray(across_nodes(op, sizes, replace(where, transport=each), library).value) / times)
-        for code, each in faulty.items()
-    }
+    copied = sizes <= _COPIED_BYTES
+    moved = {}
+    for code, place_then in _faulty(where, known).items():
+        then = np.asarray(across_nodes(op, sizes, place_then, library).value)
+        moved[code] = np.log(then / times) * (copied if code == "no-gdr" else 1.0)
     of = "as measured" if own.known == "machine" else "as machines of its class were measured"
     return Yardstick(
         times_s=times,
@@ -209,6 +205,28 @@ def across(op: Op, sizes: Array, where: Place, moving: Place, known: Known) -> Y
         switched="nvls" in where.has,
         moved=moved,
     )
+
+
+def _faulty(where: Place, known: Known) -> dict[str, Place]:
+    """Return the place under each fault that the law prices."""
+    own, span = where.transport, where.span
+    found = {
+        "no-gdr": replace(where, transport=replace(own, hop_s=own.hop_s + _STAGED_S, peer_s=own.peer_s + _STAGED_S)),
+        "protocol-capped": replace(
+            where, transport=replace(own, ll_bandwidth_bytes_per_s=own.ll_bandwidth_bytes_per_s / _CAPPED)
+        ),
+        "half-speed-link": replace(
+            where, span=replace(span, inter=Link(span.inter.latency_s, span.inter.bandwidth_bytes_per_s / 2.0))
+        ),
+    }
+    if known.sockets is not None and not own.name.startswith("tcp"):
+        found["tcp"] = replace(where, transport=known.sockets)
+    if "nvls" in where.has:
+        found["nvls-off"] = replace(where, has=where.has - {"nvls"})
+    for part in (2.0, 4.0, 8.0):
+        if float(np.mean(span.rails)) >= part:
+            found[f"rails/{part:.0f}"] = replace(where, span=replace(span, rails=span.rails / part))
+    return found
 
 
 def _carried(sizes: Array, spread: Array) -> Array:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nhalf.doctor.pairs import Pair
     from nhalf.report.canvas import Canvas
 
+_ELSEWHERE: Final = ("slow-pair", "slow-rank", "waiting", "host-timed")
 _CAUSES, _PAIRS, _CHANGES, _TRIES = 4, 4, 3, 3
 LIMITS: Final = {
     "share": "1", "share-of-ceiling": "1", "share-of-measured": "1", "bandwidth": "bytes/s", "floor": "s",
@@ -157,7 +158,9 @@ def _pairs(found: Examination) -> list[str]:
         unsure = sum(pair.slow is None for pair in each.pairs)
         shown = ", ".join(f"{' to '.join(pair.ends)} {pair.ratio:.2f} times{_cost(pair)}" for pair in slow[:_PAIRS])
         more = f" and {len(slow) - _PAIRS} more" if len(slow) > _PAIRS else ""
-        lines.append(f"{len(each.pairs)} pairs, {len(slow)} slow{f': {shown}{more}' if slow else ''}.")
+        lines.append(
+            f"{each.ranks} ranks, {len(each.pairs)} pairs, {len(slow)} slow{f': {shown}{more}' if slow else ''}."
+        )
         lines += [f"Slow ends: {ends}."] if ends else []
         lines += [f"The slow pairs have {each.common} in common."] if each.common and not ends else []
         lines += [f"{unsure} more look slow and were measured once: measure them again."] if unsure else []
@@ -182,7 +185,7 @@ def _tries(found: Examination) -> list[str]:
         return []
     lines = [f"Try {place}: {ADVICE[cause.code].tries[0]}." for place, cause in enumerate(causes[:_TRIES], start=1)]
     worst = found.worst
-    if worst is not None and worst.expected_bytes_per_s is not None:
+    if worst is not None and worst.expected_bytes_per_s is not None and causes[0].code not in _ELSEWHERE:
         ends = (worst.expected_bytes_per_s, worst.low_bytes_per_s, worst.high_bytes_per_s)
         expected, low, high = (rate(end or worst.expected_bytes_per_s) for end in ends)
         lines.append(f"Expect {expected} of bus bandwidth after it (80 %: {low} to {high}).")
