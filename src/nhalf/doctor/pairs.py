@@ -32,7 +32,8 @@ _LEAST, _SIGMAS = math.log(1.1), 6.0
 _TURNS: Final = 10
 _ENDS: Final = 4
 """Fewer ends cannot be told from their pairs."""
-_MOST: Final = 0.5
+_MOST: Final = 0.8
+"""What so many of the slow pairs share is what they have in common."""
 _SEPARATORS: Final = ("__", "_", "--", "-to-", "-vs-", ",", "+", "-")
 _DIGITS: Final = re.compile(r"\d+")
 
@@ -168,9 +169,7 @@ def _common(pairs: Sequence[Pair], slow_ends: Sequence[tuple[str, float]]) -> st
         for name in {part for end in pair.ends for part in _parts(end)}:
             counts[name] += 1
     best = max(counts, key=lambda name: (counts[name], len(name)), default="")
-    every = sum(best in {part for end in pair.ends for part in _parts(end)} for pair in pairs)
-    shared = len(slow) > 1 and counts[best] > _MOST * len(slow) and counts[best] > _MOST * every
-    return best if shared else ""
+    return best if counts[best] >= max(2.0, _MOST * len(slow)) else ""
 
 
 def _parts(end: str) -> tuple[str, ...]:
