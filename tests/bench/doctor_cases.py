@@ -138,10 +138,12 @@ def made(seed: int = 1) -> Iterator[Case]:  # noqa: C901  forty cases in one lis
     rng = random.Random(seed)  # noqa: S311  no secret
     far, near = across(), [inside(name) for name in ("h100-sxm", "h200-sxm", "b200-sxm", "a100-sxm")]
 
+    debug: tuple[str, ...]
+
     def case(name: str, codes: str, healthy: Healthy, rows: Rows, **more: Any) -> Case:  # noqa: ANN401  of `log` and more
         sd, extra = more.pop("sd", 0.03), more.pop("extra", {})
-        debug, layout = more.pop("debug", ()), more
-        text = log(healthy, noisy(rows, rng, sd), debug=debug, **layout)
+        said, layout = more.pop("debug", ()), more
+        text = log(healthy, noisy(rows, rng, sd), debug=said, **layout)
         told = () if layout.get("banner", True) else ("--ranks", str(healthy.ranks), "--nodes", str(healthy.nodes))
         files = {"run.txt": text, **extra}
         return Case(

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-sys.path.insert(0, str(Path(__file__).parent))
 
-import doctor_cases as made
+from tests.bench import doctor_cases as made
 from tools import derive_fabrics as derive
 from tools.fabric_machines import MACHINES, OPS, VERSIONS, Machine
 
@@ -36,7 +35,7 @@ from nhalf.doctor.diagnosis import RANGES, Case, weighed
 from nhalf.doctor.yardstick import Known, across
 from nhalf.evidence.fit import fit
 from nhalf.evidence.table import Point, Table
-from nhalf.loading.doctoring import asked_of, examine
+from nhalf.loading.doctoring import examine
 from nhalf.transport import Transport
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def runs(folder: Path) -> Runs:
 
 def transport(machine: Machine, theta: Array, **more: Array) -> Transport:
     values = dict(zip(derive.NAMES, theta, strict=True))
-    return Transport(name="left out", known="class", ll128=machine.ll128, **values, **more)  # type: ignore[arg-type]
+    return Transport(name="left out", known="class", ll128=machine.ll128, **values, **more)
 
 
 class Judge:
@@ -155,8 +154,8 @@ def labelled(judge: Judge, known: Runs) -> None:
         )
     for name in sorted(SLOW):
         slow = [judge.case(key, times) for key, times in known.items() if key[:2] == name]
-        alone = sum(verdict([case]) != "normal" for case in slow)
-        print(f"  slow stack {name[0]}: {verdict(slow)}; alone not normal {alone} of {len(slow)}")
+        count = sum(verdict([case]) != "normal" for case in slow)
+        print(f"  slow stack {name[0]}: {verdict(slow)}; alone not normal {count} of {len(slow)}")
     for key, times in known.items():
         if key[:2] in NAMED:
             system, code = NAMED[key[:2]]
@@ -199,7 +198,7 @@ def examined(case: made.Case) -> Examination:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         flags = dict(zip((flag[2:] for flag in case.arguments[::2]), case.arguments[1::2], strict=True))
-        return examine(asked_of((folder,), system=flags["on"], ranks=flags.get("ranks"), nodes=flags.get("nodes")))[0]
+        return examine((folder,), system=flags["on"], ranks=flags.get("ranks"), nodes=flags.get("nodes"))[0]
 
 
 def right(case: made.Case, found: Examination) -> bool:

@@ -49,7 +49,7 @@ def test_a_slow_log_has_a_cause_with_reasons_and_a_remedy() -> None:
     assert {"code", "for", "against", "try", "expected"} <= set(cause)
     assert cause["for"]
     assert cause["try"]
-    assert cause["expected"]["busbw_bytes_per_s"] == pytest.approx(445e9, rel=0.05)
+    assert cause["expected"]["bytes_per_s"] == pytest.approx(445e9, rel=0.05)
 
 
 @pytest.mark.parametrize("columns", [80, 140])

@@ -64,7 +64,7 @@ def known(name: str) -> Known:
     ],
 )
 def test_a_line_speaks_for_or_against_a_cause(line: str, code: str, side: int) -> None:
-    found = [clue for clue in clues(Facts().take((line,)), nics_per_node=8.0, nic_gbit=400.0) if clue.code == code]
+    found = [clue for clue in clues(Facts().take(line), nics_per_node=8.0, nic_gbit=400.0) if clue.code == code]
     assert len(found) == 1
     assert found[0].weight * side > 0
 
@@ -75,7 +75,7 @@ def test_a_line_speaks_for_or_against_a_cause(line: str, code: str, side: int) -
      "Out of bounds values : 0 OK"],
 )  # fmt: skip
 def test_a_harmless_line_says_nothing(line: str) -> None:
-    assert clues(Facts().take((line,)), nics_per_node=8.0, nic_gbit=400.0) == []
+    assert clues(Facts().take(line), nics_per_node=8.0, nic_gbit=400.0) == []
 
 
 def test_a_matrix_without_nvlink_or_near_nics_is_a_clue() -> None:
@@ -90,7 +90,7 @@ def test_a_matrix_without_nvlink_or_near_nics_is_a_clue() -> None:
 def test_every_cause_has_words_and_a_remedy() -> None:
     codes = {fault.code for fault in FAULTS} - {UNKNOWN}
     assert codes | {"slow-pair", "waiting", "normal"} == set(ADVICE)
-    assert all(advice.tries for code, advice in ADVICE.items() if code != "normal")
+    assert all(advice.try_ for code, advice in ADVICE.items() if code != "normal")
 
 
 def test_a_fault_works_on_the_fixed_time_and_on_the_bytes() -> None:
@@ -129,9 +129,9 @@ def test_a_clue_decides_between_faults_that_look_alike() -> None:
     rows = made.capped(healthy, 0.5 * healthy.nics)
     of = known(healthy.system)
     case = curve(rows, ranks=healthy.ranks, nodes=healthy.nodes)
-    port = clues(Facts().take(("Rate: 100",)), nics_per_node=8.0, nic_gbit=200.0)
+    port = clues(Facts().take("Rate: 100"), nics_per_node=8.0, nic_gbit=200.0)
     assert examined([case], of, port)[2][0].code == "half-speed-link"
-    few = clues(Facts().take((made.IB.split(" [4]")[0],)), nics_per_node=8.0, nic_gbit=200.0)
+    few = clues(Facts().take(made.IB.split(" [4]")[0]), nics_per_node=8.0, nic_gbit=200.0)
     assert examined([case], of, few)[2][0].code == "rails"
 
 
@@ -213,7 +213,7 @@ def test_a_change_of_level_has_its_day_and_versions() -> None:
     rng = random.Random(5)  # noqa: S311  no secret
     factors = [rng.lognormvariate(0, 0.01) * (1.0 if day < 6 else 1.3) for day in range(12)]
     (found,) = history.changes(dated(factors, ["2.18"] * 6 + ["2.21"] * 6))
-    assert (found.day, found.before, found.after) == ("2026-11-07", "2.18", "2.21")
+    assert (found.day, found.version_before, found.version_after) == ("2026-11-07", "2.18", "2.21")
     assert found.value == "bandwidth"
     assert found.ratio == pytest.approx(1 / 1.3, rel=0.03)
 

@@ -6,18 +6,16 @@ from pathlib import Path
 
 import click
 
-from nhalf import units
 from nhalf.cli import next_command, output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.errors import NoAnswerError, WeakEvidenceError
 from nhalf.files.writing import write_text
-from nhalf.loading.doctoring import asked_of, examine, judged
+from nhalf.loading.doctoring import examine, judged
 from nhalf.loading.fitting import unread
 from nhalf.report import doctor as report
 from nhalf.report.junit import xml
 from nhalf.report.view import View
 
-_EXAMPLES = "'share<60%', 'floor>40us' or 'slow-pairs>=1'"
 _NOT_AGAIN = {"--junit": None, "--fail-if": None, "--baseline": None}
 
 
@@ -37,9 +35,8 @@ def doctor(logs: tuple[str, ...], limits: tuple[str, ...], junit: str | None, **
     Read are benchmark logs (as by nhalf fit), nvidia-smi topo -m, NCCL_DEBUG=INFO output, ibstat and traces, in any
     mixture. A folder of logs between two nodes each becomes a matrix with its slow pairs.
     """
-    asked = [units.parse_limit(text, report.LIMITS, examples=_EXAMPLES) for text in limits]
-    found, refused = examine(asked_of(logs, **flags))
-    tripped, unknown = judged(found, asked)
+    found, refused = examine(logs, **flags)
+    tripped, unknown = judged(found, limits)
     fits = found.normal is True and bool(found.readings)
     after = (
         next_command.command("fit", {"--fail-if": None})

@@ -49,11 +49,10 @@ class Facts:
         told = (self.networks.total(), self.counts.total(), len(self.settings), len(self.rates_gbit), len(self.mtus))
         return sum(told)
 
-    def take(self, lines: Iterable[str]) -> Facts:
-        """Take what lines say; return these facts."""
-        for line in lines:
-            if any(word in line for word in _WORDS):
-                self._take(line[:_LONGEST])
+    def take(self, line: str) -> Facts:
+        """Take what a line says; return these facts."""
+        if any(word in line for word in _WORDS):
+            self._take(line[:_LONGEST])
         return self
 
     def _take(self, line: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -52,13 +52,6 @@ _EFFECT: Final = 0.22
 """A fault does something in a range from about a quarter on [log]."""
 
 
-class Range(NamedTuple):
-    """One range of size: how many times as long as the yardstick its messages took [1]."""
-
-    name: str
-    ratio: float
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """One curve against its yardstick: the ranges that it has, and in them the mean of ln(measured / yardstick).
@@ -92,11 +85,10 @@ class Case:
         return cls(curve, yardstick, across, sizes, places, mean, covariance, means_of, rough, impossible)
 
     @property
-    def ranges(self) -> tuple[Range, ...]:
-        """Return the ranges for people."""
-        return tuple(
-            Range(RANGES[place][0], float(np.exp(mean))) for place, mean in zip(self.places, self.mean, strict=True)
-        )
+    def ranges(self) -> tuple[tuple[str, float], ...]:
+        """Return how many times as long as the yardstick the messages of each range took [1]."""
+        rows = zip(self.places, self.mean, strict=True)
+        return tuple((RANGES[place][0], float(np.exp(mean))) for place, mean in rows)
 
     def touched(self, faults: Sequence[Fault]) -> list[Fault]:
         """Return the faults that can touch this curve."""

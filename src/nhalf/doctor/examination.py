@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.doctor.advice import ADVICE
-from nhalf.doctor.clues import LIKELY
+from nhalf.doctor.clues import HINT
 from nhalf.doctor.diagnosis import Case, Cause, weighed
 from nhalf.doctor.yardstick import bus_ceiling, is_across, yardstick
 from nhalf.laws.collective.bandwidth import busbw
@@ -18,6 +17,7 @@ from nhalf.quantiles import Z80
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nhalf.breakdown import Array
     from nhalf.doctor.clues import Clue
     from nhalf.doctor.history import Change
     from nhalf.doctor.pairs import Matrix
@@ -32,24 +32,25 @@ _WORTH: Final = 0.05
 """Causes less probable than this are not named."""
 _TWICE: Final = 2.0
 """Nothing moves faster than twice what the links carry; in-network reductions stay below that."""
-_LARGE_BYTES, _SMALL_BYTES = float(1 << 20), float(16 << 10)
+_LARGE_BYTES, _SMALL_BYTES, _FLOOR_BYTES = float(1 << 20), float(16 << 10), 2048.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """The two numbers of one curve beside those of like systems, in bytes/s and s; None where its sizes do not show it.
 
-    `low_bytes_per_s` and `high_bytes_per_s` are the 80 % range of what like systems reach.
+    `expected_low_bytes_per_s` and `expected_high_bytes_per_s` are the 80 % range of what like systems reach; `ranges`
+    says for each range of sizes how many times as long as on them messages took.
     """
 
     curve: str
-    like: str
-    kind: str
-    bus_bytes_per_s: float | None = None
+    like: str = ""
+    kind: str = ""
+    busbw_bytes_per_s: float | None = None
     ceiling_bytes_per_s: float | None = None
     expected_bytes_per_s: float | None = None
-    low_bytes_per_s: float | None = None
-    high_bytes_per_s: float | None = None
+    expected_low_bytes_per_s: float | None = None
+    expected_high_bytes_per_s: float | None = None
     floor_s: float | None = None
     expected_floor_s: float | None = None
     ranges: tuple[tuple[str, float], ...] = ()
@@ -57,12 +58,12 @@ class Reading:
     @property
     def share_of_ceiling(self) -> float | None:
         """Return the bus bandwidth over what the links allow [1]."""
-        return _ratio(self.bus_bytes_per_s, self.ceiling_bytes_per_s)
+        return _ratio(self.busbw_bytes_per_s, self.ceiling_bytes_per_s)
 
     @property
     def share_of_measured(self) -> float | None:
         """Return the bus bandwidth over that of like systems [1]; where no message is large, by the smallest ones."""
-        return _ratio(self.bus_bytes_per_s, self.expected_bytes_per_s) or _ratio(self.expected_floor_s, self.floor_s)
+        return _ratio(self.busbw_bytes_per_s, self.expected_bytes_per_s) or _ratio(self.expected_floor_s, self.floor_s)
 
 
 def _ratio(one: float | None, other: float | None) -> float | None:
@@ -73,7 +74,7 @@ def _ratio(one: float | None, other: float | None) -> float | None:
 class Examination:
     """What was found: `normal_odds` is the probability that nothing is wrong, None where no time was compared.
 
-    `readings` are those of the curves, that which lies furthest from its yardstick first.
+    `readings` are those of the curves, that with the least share of like systems first.
     """
 
     system: str
@@ -84,16 +85,12 @@ class Examination:
     matrices: tuple[Matrix, ...] = ()
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
-    logs: int = 0
-    skipped: tuple[tuple[str, str], ...] = field(default=())
 
     @property
     def normal(self) -> bool | None:
         """Return whether it is normal, None where that cannot be told."""
-        if any(
-            cause.code in ("slow-pair", "slow-rank", "waiting") and cause.probability > _SETTLED
-            for cause in self.causes
-        ):
+        seen = (cause for cause in self.causes if cause.code in ("slow-pair", "slow-rank", "waiting"))
+        if any(cause.probability > _SETTLED for cause in seen):
             return False
         if self.normal_odds is None:
             return None
@@ -103,18 +100,14 @@ class Examination:
     def named(self) -> tuple[Cause, ...]:
         """Return the causes worth a name, best first; `normal` is the first where nothing is wrong."""
         found = tuple(cause for cause in self.causes if cause.probability >= _WORTH)
-        if self.normal is not True:
+        if self.normal is not True or self.worst is None:
             return found
-        reasons = (
-            tuple(f"{name}: {ratio:.2g} times like systems" for name, ratio in self.readings[0].ranges)
-            if self.readings
-            else ()
-        )
+        reasons = tuple(f"{name}: {ratio:.2g} times as long as on like systems" for name, ratio in self.worst.ranges)
         return (Cause(code="normal", probability=self.normal_odds or 0.0, for_=reasons, against=()), *found)
 
     @property
     def worst(self) -> Reading | None:
-        """Return the reading that lies furthest from its yardstick."""
+        """Return the reading with the least share of like systems."""
         return self.readings[0] if self.readings else None
 
 
@@ -125,82 +118,63 @@ def examined(
 
     `more` are causes that other evidence than curves names.
     """
-    cases, readings = [], []
-    for curve in curves:
-        measure = yardstick(curve, known) if known is not None else None
-        if known is None or measure is None:
-            if known is not None and (ceiling := bus_ceiling(curve, known.system)) is not None:
-                readings.append(_reading(curve, None, ceiling))
-            continue
-        ceiling = bus_ceiling(curve, known.system)
-        impossible = ceiling is not None and _fastest(curve) > _TWICE * ceiling
-        case = Case.of(curve, measure, across=is_across(curve, known.system), impossible=impossible)
-        cases.append(case)
-        readings.append(_reading(curve, case, ceiling))
-    if not cases:
-        return tuple(readings), None, tuple(sorted([*_of_clues(clues), *more], key=lambda cause: -cause.probability))
-    odds, causes = weighed(cases, clues)
-    taken = {cause.code for cause in causes}
-    rest = [cause for cause in _of_clues(clues) if cause.code not in taken]
+    cases: list[Case] = []
+    readings: list[Reading] = []
+    for curve in curves if known is not None else ():
+        ceiling, measure = bus_ceiling(curve, known.system), yardstick(curve, known)  # type: ignore[union-attr, arg-type]
+        case = None
+        if measure is not None:
+            impossible = ceiling is not None and float(np.max(_bus(curve, curve.fitted_points[1]))) > _TWICE * ceiling
+            case = Case.of(curve, measure, across=is_across(curve, known.system), impossible=impossible)  # type: ignore[union-attr]
+            cases.append(case)
+        if case is not None or ceiling is not None:
+            readings.append(_reading(curve, case, ceiling))
     readings.sort(key=lambda reading: reading.share_of_measured or math.inf)
-    known_more = {cause.code for cause in more}
-    kept = [cause for cause in causes if cause.code not in known_more]
-    return tuple(readings), odds, tuple(sorted([*kept, *rest, *more], key=lambda cause: -cause.probability))
+    odds, found = weighed(cases, clues) if cases else (None, ())
+    # What was seen in a trace or among pairs needs no guess, and what no fault explains still has its clues.
+    by_code = {cause.code: cause for cause in (*_of_clues(clues), *found, *more)}
+    return tuple(readings), odds, tuple(sorted(by_code.values(), key=lambda cause: -cause.probability))
 
 
 def _of_clues(clues: Sequence[Clue]) -> list[Cause]:
     """Return the causes that the text of logs alone speaks for."""
     found = []
     for code in dict.fromkeys(clue.code for clue in clues):
-        weight = sum(clue.weight for clue in clues if clue.code == code)
-        odds = _PRIOR * math.exp(weight)
-        if weight >= LIKELY / 2.0:
-            texts = tuple(clue.text for clue in clues if clue.code == code and clue.weight > 0)
-            against = tuple(clue.text for clue in clues if clue.code == code and clue.weight < 0)
-            found.append(Cause(code=code, probability=odds / (1.0 + odds), for_=texts, against=against))
+        own = [clue for clue in clues if clue.code == code]
+        weight = sum(clue.weight for clue in own)
+        if weight >= HINT:
+            chance = 1.0 / (1.0 + math.exp(-weight) / _PRIOR)
+            pro, con = (tuple(clue.text for clue in own if (clue.weight > 0) is side) for side in (True, False))
+            found.append(Cause(code=code, probability=chance, for_=pro, against=con))
     return found
 
 
 def _reading(curve: CurveFit, case: Case | None, ceiling: float | None) -> Reading:
     """Return the two numbers of a curve."""
-    key = curve.series.key
     sizes, times = curve.fitted_points
+    usual = case.yardstick.times_s if case is not None else None
     found: dict[str, float | None] = {}
-    top = sizes >= sizes[-1] / 4.0
-    if sizes[-1] > _LARGE_BYTES and key.op is not None and key.ranks:
-        found |= {"bus_bytes_per_s": _bus(curve, times, top), "ceiling_bytes_per_s": ceiling}
-        if case is not None:
-            expected = _bus(curve, case.yardstick.times_s, top)
+    if sizes[-1] > _LARGE_BYTES:
+        top = sizes >= sizes[-1] / 4.0
+        found |= {"busbw_bytes_per_s": float(np.median(_bus(curve, times)[top])), "ceiling_bytes_per_s": ceiling}
+        if case is not None and usual is not None:
+            expected = float(np.median(_bus(curve, usual)[top]))
             width = math.exp(Z80 * math.sqrt(float(case.covariance[-1, -1])))
-            found |= {"expected_bytes_per_s": expected, "low_bytes_per_s": expected / width}
-            found["high_bytes_per_s"] = min(expected * width, max(ceiling or math.inf, expected))
+            high = min(expected * width, max(ceiling or math.inf, expected))
+            found |= {"expected_bytes_per_s": expected, "expected_low_bytes_per_s": expected / width}
+            found["expected_high_bytes_per_s"] = high
     if sizes[0] <= _SMALL_BYTES:
-        low = sizes <= max(float(sizes[0]), 2048.0)
+        low = sizes <= max(float(sizes[0]), _FLOOR_BYTES)
         found["floor_s"] = float(np.median(times[low]))
-        found["expected_floor_s"] = float(np.median(case.yardstick.times_s[low])) if case is not None else None
-    return Reading(
-        curve=str(key),
-        like=case.yardstick.like if case is not None else "",
-        kind=case.yardstick.kind if case is not None else "",
-        ranges=tuple((each.name, each.ratio) for each in case.ranges) if case is not None else (),
-        **found,
-    )
+        found["expected_floor_s"] = float(np.median(usual[low])) if usual is not None else None
+    bare = replace(Reading(curve=str(curve.series.key)), **found)  # type: ignore[arg-type]
+    return bare if case is None else replace(
+        bare, like=case.yardstick.like, kind=case.yardstick.kind, ranges=case.ranges
+    )  # fmt: skip
 
 
-def _fastest(curve: CurveFit) -> float:
-    """Return the largest bus bandwidth [bytes/s] of a curve."""
-    sizes, times = curve.fitted_points
+def _bus(curve: CurveFit, times: Array) -> Array:
+    """Return the bus bandwidth [bytes/s] of each size of a curve whose operation is known."""
     key = curve.series.key
-    return float(np.max(busbw(key.op, sizes, times, float(key.ranks or 1)))) if key.op is not None else 0.0
-
-
-def _bus(curve: CurveFit, times: np.ndarray, top: np.ndarray) -> float:
-    """Return the bus bandwidth [bytes/s] of the largest sizes."""
-    key, (sizes, _) = curve.series.key, curve.fitted_points
-    ranks = float(key.ranks or 1)
-    return float(np.median(np.asarray(busbw(key.op, sizes[top], times[top], ranks))))  # type: ignore[arg-type]
-
-
-def says(code: str) -> str:
-    """Return a cause in words."""
-    return ADVICE[code].says
+    found: Array = np.asarray(busbw(key.op, curve.fitted_points[0], times, float(key.ranks or 1)))  # type: ignore[arg-type]
+    return found

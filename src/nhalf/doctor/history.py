@@ -36,7 +36,7 @@ class Dated:
 class Change:
     """A change of level: from `day` on, `value` (a floor, a bandwidth) is `ratio` times what it was before.
 
-    `before` and `after` are the versions on both sides where they differ, else empty.
+    The versions on both sides are there where they differ, else None.
     """
 
     curve: str
@@ -45,8 +45,8 @@ class Change:
     ratio: float
     runs_before: int
     runs_after: int
-    before: str = ""
-    after: str = ""
+    version_before: str | None = None
+    version_after: str | None = None
 
 
 def changes(runs: Sequence[Dated]) -> list[Change]:
@@ -105,5 +105,5 @@ def _change(name: str, value: str, known: Sequence[tuple[Dated, float]], logs: A
         curve=name, value=value, day=known[place][0].day,
         ratio=math.exp(float(np.median(logs[place:]) - np.median(logs[:place]))),
         runs_before=place, runs_after=len(known) - place,
-        before="" if same else before, after="" if same else after,
+        version_before=None if same else before, version_after=None if same else after,
     )  # fmt: skip

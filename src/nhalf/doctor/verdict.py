@@ -43,15 +43,15 @@ def _silent(found: Examination) -> str:
 def numbers(reading: Reading) -> str:
     """Return the bus bandwidth and the floor of a curve as shares of the ceiling and of like systems."""
     parts = []
-    if reading.bus_bytes_per_s is not None:
+    if reading.busbw_bytes_per_s is not None:
         shares = []
         if reading.ceiling_bytes_per_s:
             shares.append(f"{_percent(reading.share_of_ceiling)} of the links' {rate(reading.ceiling_bytes_per_s)}")
         if reading.expected_bytes_per_s:
-            share = _percent(reading.bus_bytes_per_s / reading.expected_bytes_per_s)
+            share = _percent(reading.busbw_bytes_per_s / reading.expected_bytes_per_s)
             shares.append(f"{share} of the {rate(reading.expected_bytes_per_s)} of like systems")
         parts.append(
-            f"{rate(reading.bus_bytes_per_s)} of bus bandwidth" + (f" is {', '.join(shares)}" if shares else "")
+            f"{rate(reading.busbw_bytes_per_s)} of bus bandwidth" + (f" is {', '.join(shares)}" if shares else "")
         )
     if reading.floor_s is not None:
         text = f"floor {units.format_time(reading.floor_s)}"

@@ -1,44 +1,43 @@
-"""What `nhalf doctor` was asked: logs, matrices, debug output and traces in any mixture, read and examined."""
+"""What `nhalf doctor` was asked: everything read, the system found, and all of it examined."""
 
 from __future__ import annotations
 
-import datetime as dt
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.catalog import store
 from nhalf.doctor import history, pairs, waiting
-from nhalf.doctor.clues import SURE, Clue, Facts, clues, of_matrix
+from nhalf.doctor.clues import SURE, Clue, clues, of_matrix
+from nhalf.doctor.diagnosis import Cause
 from nhalf.doctor.examination import Examination, examined
 from nhalf.doctor.verdict import sentence
 from nhalf.doctor.yardstick import Known, is_across
 from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.evidence.decode_messages import ACTIVATION_BYTES, ALL_REDUCES_PER_LAYER
 from nhalf.evidence.fit import Fit, fit
-from nhalf.evidence.readers import topo
-from nhalf.evidence.readers.detection import cleaned
-from nhalf.evidence.readers.reading import read_source
-from nhalf.evidence.readers.source import sources
 from nhalf.evidence.reading import completed
+from nhalf.loading.doctor_logs import Everything
 from nhalf.loading.model import transformer_of
 from nhalf.loading.readers import not_empty
-from nhalf.trace.sources import find as find_traces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.doctor.diagnosis import Cause
     from nhalf.doctor.examination import Reading
     from nhalf.doctor.history import Change
     from nhalf.doctor.pairs import Ends, Matrix, Pair
     from nhalf.evidence.curvefit import CurveFit
-    from nhalf.evidence.readers.source import Source
-    from nhalf.evidence.readers.topo import Matrix as Topology
     from nhalf.evidence.table import Table
-    from nhalf.units import Limit
 
+LIMITS: Final = {
+    "share": "1", "share-of-ceiling": "1", "share-of-measured": "1", "bandwidth": "bytes/s", "floor": "s",
+    "slow-pairs": "1",
+}  # fmt: skip
+"""What --fail-if may limit, with its unit."""
+_HELD: Final = {"bandwidth": "busbw_bytes_per_s", "floor": "floor_s"}
+_EXAMPLES: Final = "'share<60%', 'floor>40us' or 'slow-pairs>=1'"
 _DEVICES: Final = (
     (r"H100 PCIe", "h100-pcie"), (r"H100 NVL", "h100-nvl-pair"), (r"\bH100", "h100-sxm"), (r"GH200", "gh200-slingshot"),
     (r"\bH200", "h200-sxm"), (r"GB200", "gb200-nvl72"), (r"GB300", "gb300-nvl72"), (r"\bB200", "b200-sxm"),
@@ -48,137 +47,49 @@ _DEVICES: Final = (
 )  # fmt: skip
 """The system that the name of a GPU in a log means, where nobody names one."""
 _FABRICS: Final = ((r"AWS Libfabric|EFA", "-efa"), (r"RoCE", "-roce"))
-_DAY: Final = re.compile(r"(?<!\d)(20\d\d)[-_.]?(0[1-9]|1[0-2])[-_.]?(0[1-9]|[12]\d|3[01])(?!\d)")
-_HEAD: Final = 400
-_MATRIX: Final = re.compile(r"\bGPU0\b.*\bGPU1\b|\bGPU0\s+X\b")
 _MOST_CURVES: Final = 64
+_BETWEEN: Final = ("tcp", "no-gdr", "rails", "mtu", "nic-affinity")
+"""Causes that a log inside one node cannot have: NCCL names its network there too."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Read:
-    """What was read of files: tables, what their text says, matrices of `topo -m`, traces, and the days of files."""
-
-    tables: list[Table] = field(default_factory=list)
-    facts: Facts = field(default_factory=Facts)
-    matrices: list[Topology] = field(default_factory=list)
-    traces: list[str] = field(default_factory=list)
-    days: dict[str, str] = field(default_factory=dict)
-    refused: list[InputError] = field(default_factory=list)
-    files: int = 0
-
-    def take(self, given: str) -> None:
-        """Read a file, a folder, or - for standard input."""
-        try:
-            files = sources(given)
-        except InputError as error:
-            self.refused.append(error)
-            return
-        for source, in_folder in files:
-            self.files += 1
-            try:
-                self._take(source, in_folder=in_folder)
-            except InputError as error:
-                self.refused.append(error)
-
-    def _take(self, source: Source, *, in_folder: bool) -> None:
-        if source.path is not None and _is_trace(source):
-            self.traces.append(str(source.path))
-            return
-        before = self.facts.spoken
-        head: list[str] = []
-        shown = False
-        for line in cleaned(source):
-            self.facts.take((line.text,))
-            shown = shown or bool(_MATRIX.search(line.text))
-            head += [line.text] if len(head) < _HEAD else []
-        if shown:
-            self.matrices.append(topo.read("\n".join(head), where=source.name))
-            return
-        self.days[source.name] = _day(source, head)
-        try:
-            self.tables += read_source(source, in_folder=in_folder)
-        except InputError:
-            if self.facts.spoken == before:
-                raise
-
-
-def _is_trace(source: Source) -> bool:
-    try:
-        return bool(source.path and find_traces([str(source.path)]))
-    except InputError:
-        return False
-
-
-def _day(source: Source, head: Sequence[str]) -> str:
-    """Return the day of a log [ISO]: by its name, else by its text, else by its file."""
-    for text in (source.name.replace("\\", "/").rpartition("/")[2], *head):
-        if found := _DAY.search(text):
-            return "-".join(found.groups())
-    when = source.path.stat().st_mtime if source.path is not None else dt.datetime.now(tz=dt.UTC).timestamp()
-    return dt.datetime.fromtimestamp(when, tz=dt.UTC).date().isoformat()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What the command line says."""
-
-    logs: tuple[str, ...]
-    system: str | None = None
-    model: str | None = None
-    baseline: str | None = None
-    ranks: int | None = None
-    nodes: int | None = None
-
-
-def asked_of(
-    logs: tuple[str, ...], *, ranks: str | None = None, nodes: str | None = None, **names: str | None
-) -> Asked:
-    """Return what the flags say.
-
-    Raises InputError when a count is none, or a name is empty.
-    """
-    not_empty({"--on": names.get("system"), "--model": names.get("model"), "--baseline": names.get("baseline")})
-    counts = {
-        name: units.parse_count(text, where=f"--{name}") if text is not None else None
-        for name, text in (("ranks", ranks), ("nodes", nodes))
-    }
-    return Asked(logs=logs, **names, **counts)  # type: ignore[arg-type]
-
-
-def examine(asked: Asked) -> tuple[Examination, list[InputError]]:
-    """Return the examination of logs, and an error for each file that cannot be read.
+def examine(
+    logs: Sequence[str], *, system: str | None, model: str | None = None, ranks: str | None = None,
+    nodes: str | None = None, baseline: str | None = None,
+) -> tuple[Examination, list[InputError]]:  # fmt: skip
+    """Return the examination of logs, with what flags say of them, and an error for each file that cannot be read.
 
     Raises
     ------
     InputError
-        No file can be read, or a name is not known.
+        No file can be read, a name is not known, or a count is none.
     WeakEvidenceError
-        Nothing that was read says anything.
+        Nothing that was read says anything of a network.
     """
-    read = Read()
-    for log in asked.logs:
+    not_empty({"--on": system, "--model": model, "--baseline": baseline, "--ranks": ranks, "--nodes": nodes})
+    counts = [
+        units.parse_count(text, where=where) if text else None
+        for text, where in ((ranks, "--ranks"), (nodes, "--nodes"))
+    ]
+    read = Everything()
+    for log in logs:
         read.take(log)
     if read.refused and len(read.refused) >= max(read.files, 1):
         raise read.refused[0]
-    tables = completed([table for table in read.tables if table.rows], ranks=asked.ranks, nodes=asked.nodes)
-    found = fit(tables) if tables else None
-    curves = [curve for curve in (found.curves if found else ()) if _tells(curve)]
-    known, assumed = _known(asked.system, read, tables, curves)
-    said = _clues(read, tables, known, curves)
-    matrices = _matrices(curves, tables, asked.model)
+    tables = completed([table for table in read.tables if table.rows], ranks=counts[0], nodes=counts[1])
+    curves = _curves(fit(tables) if tables else None)
     if not (curves or read.matrices or read.traces or read.facts.spoken):
         raise WeakEvidenceError(
-            "it holds no time that a network could be judged by", where=", ".join(asked.logs),
+            "it holds no time that a network could be judged by", where=", ".join(logs),
             allowed="logs of collectives, nvidia-smi topo -m, NCCL_DEBUG=INFO, traces", do="nhalf fit --format list",
         )  # fmt: skip
+    known, assumed = _known(system, read, tables, curves)
+    matrices = _matrices(curves, tables, model)
     more = [*_of_traces(read), *_of_pairs(matrices)]
-    judged = _usual(curves, matrices)
-    readings, odds, causes = examined(judged[:_MOST_CURVES], known, said, more)
+    readings, odds, causes = examined(_usual(curves, matrices), known, _clues(read, tables, known, curves), more)
+    silent = "No system is named, and the logs name no GPU that the catalogue has: --on SYSTEM compares."
     return Examination(
         system=known.system.name if known else "", assumed=assumed, readings=readings, normal_odds=odds, causes=causes,
-        matrices=tuple(matrices), changes=tuple(_changes(asked.baseline, curves, read, tables)),
-        notes=tuple(_notes(readings, odds, known)), logs=read.files,
-        skipped=tuple((skip.file, skip.why) for table in read.tables for skip in table.skipped),
+        matrices=tuple(matrices), changes=tuple(_changes(baseline, curves, read)), notes=() if known else (silent,),
     ), read.refused  # fmt: skip
 
 
@@ -186,19 +97,23 @@ def first_line(found: Fit) -> str:
     """Return the verdict on a fit whose system is named, in one sentence; empty where nothing can be compared."""
     if found.system is None:
         return ""
-    known = _of(found.system.name, "nccl")
-    readings, odds, causes = examined([curve for curve in found.curves if _tells(curve)][:_MOST_CURVES], known, ())
-    return sentence(Examination(system=known.system.name, readings=readings, normal_odds=odds, causes=causes))
+    readings, odds, causes = examined(_curves(found)[:_MOST_CURVES], _of(found.system.name, "nccl"), ())
+    return sentence(Examination(system=found.system.name, readings=readings, normal_odds=odds, causes=causes))
 
 
-def _tells(curve: CurveFit) -> bool:
-    """Tell whether a curve has times of sizes that were measured."""
-    key = curve.series.key
-    return bool(len(curve.fitted_points[0])) and key.quantity != "predicted" and (key.ranks or 2) > 1
+def _curves(found: Fit | None) -> list[CurveFit]:
+    """Return the curves with times of sizes that were measured."""
+    return [
+        curve
+        for curve in (found.curves if found is not None else ())
+        if len(curve.fitted_points[0])
+        and curve.series.key.quantity != "predicted"
+        and (curve.series.key.ranks or 2) > 1
+    ]
 
 
 def _known(
-    name: str | None, read: Read, tables: Sequence[Table], curves: Sequence[CurveFit]
+    name: str | None, read: Everything, tables: Sequence[Table], curves: Sequence[CurveFit]
 ) -> tuple[Known | None, str]:
     """Return the system that was named, or the one that the logs speak of, and why that one."""
     amd = any(table.tool.startswith("rccl") for table in tables)
@@ -227,7 +142,7 @@ def _of(name: str, library: str) -> Known:
     return Known(system=system, origins=origins, library=used, sockets=store.transport("tcp")[0])
 
 
-def _clues(read: Read, tables: Sequence[Table], known: Known | None, curves: Sequence[CurveFit]) -> list[Clue]:
+def _clues(read: Everything, tables: Sequence[Table], known: Known | None, curves: Sequence[CurveFit]) -> list[Clue]:
     """Return what the text of all logs says."""
     fabric = known.system.fabric if known else None
     nics = float(fabric.nics_per_node) if fabric is not None else 0.0
@@ -241,10 +156,6 @@ def _clues(read: Read, tables: Sequence[Table], known: Known | None, curves: Seq
     if known is not None and curves and not any(is_across(curve, known.system) for curve in curves):
         found = [clue for clue in found if clue.code not in _BETWEEN]
     return found
-
-
-_BETWEEN: Final = ("tcp", "no-gdr", "rails", "mtu", "nic-affinity")
-"""Causes that a log inside one node cannot have: NCCL names its network there too."""
 
 
 def _matrices(curves: Sequence[CurveFit], tables: Sequence[Table], model: str | None) -> list[Matrix]:
@@ -282,13 +193,13 @@ def _extra(pair: Pair, named: Sequence[tuple[Ends, CurveFit]], size: float, call
 def _usual(curves: Sequence[CurveFit], matrices: Sequence[Matrix]) -> list[CurveFit]:
     """Return the curves to judge: of many pairs only that of the pair in the middle."""
     if not matrices:
-        return list(curves)
+        return list(curves)[:_MOST_CURVES]
     middle = {each.pairs[len(each.pairs) // 2].ends for each in matrices}
     chosen = [curve for curve in curves if pairs.ends_of(curve) in middle]
     return chosen[:1] or list(curves)[:1]
 
 
-def _of_traces(read: Read) -> list[Cause]:
+def _of_traces(read: Everything) -> list[Cause]:
     if not read.traces:
         return []
     from nhalf.trace.study import Options, study
@@ -301,89 +212,64 @@ def _of_traces(read: Read) -> list[Cause]:
 
 
 def _of_pairs(matrices: Sequence[Matrix]) -> list[Cause]:
-    from nhalf.doctor.diagnosis import Cause as Found
-
-    slow = [pair for each in matrices for pair in each.slow]
+    slow = sorted((pair for each in matrices for pair in each.slow), key=lambda pair: -pair.ratio)
     ends = [end for each in matrices for end, _ in each.slow_ends]
-    if not slow and not ends:
-        return []
     shared = next((each.common for each in matrices if each.common), "")
-    worst = max(slow, key=lambda pair: pair.ratio, default=None)
-    text = f"{len(slow)} pairs are slow in every repeat" if slow else f"every pair of {ends[0]} is slow"
-    also = f"the worst, {' to '.join(worst.ends)}, takes {worst.ratio:.2g} times as long" if worst else ""
-    why = tuple(filter(None, (text, also, f"what they have in common: {shared}" if shared else "")))
-    return [Found(code="slow-pair", probability=0.95, for_=why, against=())]
+    why = [
+        f"{len(slow)} pairs are slow in every repeat" if slow else f"every pair of {end} is slow"
+        for end in ends[:1] or slow[:1]
+    ]
+    why += [f"the worst, {' to '.join(pair.ends)}, takes {pair.ratio:.2g} times as long" for pair in slow[:1]]
+    why += [f"what they have in common: {shared}"] if slow and shared else []
+    return [Cause(code="slow-pair", probability=0.95, for_=tuple(why), against=())] if why else []
 
 
-def _changes(baseline: str | None, curves: Sequence[CurveFit], read: Read, tables: Sequence[Table]) -> list[Change]:
+def _changes(baseline: str | None, curves: Sequence[CurveFit], read: Everything) -> list[Change]:
     """Return the changes of level over a folder of earlier logs and the logs at hand."""
     if baseline is None:
         return []
-    before = Read()
+    before = Everything()
     before.take(baseline)
     if before.refused and not before.tables:
         raise before.refused[0]
     earlier = [table for table in before.tables if table.rows]
-    old = fit(earlier).curves if earlier else ()
-    days, versions = {**before.days, **read.days}, _versions([*earlier, *tables])
-    runs = [
-        history.Dated(
-            day=days.get(curve.series.key.file, ""), version=versions.get(curve.series.key.file, ""), curve=curve
-        )
-        for curve in (*old, *curves)
-        if _tells(curve)
-    ]
-    return history.changes(runs)
+    days = {**before.days, **read.days}
+    versions = {table.file: table.environment.get("library", "") for table in (*earlier, *read.tables)}
+    files = [(curve.series.key.file, curve) for curve in (*_curves(fit(earlier) if earlier else None), *curves)]
+    return history.changes(
+        [history.Dated(day=days.get(file, ""), version=versions.get(file, ""), curve=curve) for file, curve in files]
+    )
 
 
-def _versions(tables: Sequence[Table]) -> dict[str, str]:
-    """Return the version of the library by file, as far as logs say it."""
-    return {table.file: table.environment.get("library", "") or table.environment.get("nccl", "") for table in tables}
+def judged(found: Examination, limits: Sequence[str]) -> tuple[list[str], WeakEvidenceError | None]:
+    """Return which limits tripped, and the complaint of one that could not be judged.
 
+    A share is that of like systems, or where nothing is known of them that of the ceiling.
 
-def _notes(readings: Sequence[object], odds: float | None, known: Known | None) -> list[str]:
-    if odds is None and known is None:
-        return ["No system is named, and the logs name no GPU that the catalogue has: --on SYSTEM compares."]
-    if odds is None and not readings:
-        return ["No time was compared: only the text of logs speaks."]
-    return []
-
-
-def judged(found: Examination, asked: Sequence[Limit]) -> tuple[list[str], WeakEvidenceError | None]:
-    """Return which limits tripped, and the complaint of one that could not be judged."""
+    Raises InputError when a text is no limit.
+    """
     tripped: list[str] = []
     unknown: WeakEvidenceError | None = None
-    for limit in asked:
-        values = _limited(found, limit.key)
-        if not values:
+    for limit in [units.parse_limit(text, LIMITS, examples=_EXAMPLES) for text in limits]:
+        key = limit.key
+        values = [(reading.curve, _held(reading, key)) for reading in found.readings]
+        if key == "slow-pairs":
+            values = [("slow pairs", float(sum(len(each.slow) for each in found.matrices)))]
+        known = [(name, value) for name, value in values if value is not None]
+        if not known:
             unknown = unknown or WeakEvidenceError(
-                f"nothing has a {limit.key}, so the limit cannot be judged", where=f"--fail-if {limit.text!r}",
+                f"nothing has a {key}, so the limit cannot be judged", where=f"--fail-if {limit.text!r}",
                 do="name the machine with --on SYSTEM, or measure more sizes",
             )  # fmt: skip
-        beyond = [(name, value) for name, value in values if limit.holds(value)]
-        tripped += [f"{limit.text}: {name}, {_shown(limit.key, value)}" for name, value in beyond]
+        for name, value in known:
+            if limit.holds(value):
+                text = f"{100 * value:.3g} %" if key.startswith("share") else units.format_value(value, LIMITS[key])
+                tripped.append(f"{limit.text}: {name}, {text}")
     return tripped, unknown
 
 
-def _limited(found: Examination, key: str) -> list[tuple[str, float]]:
-    """Return the values that a limit is of; a share is that of like systems, or else that of the ceiling."""
-    if key == "slow-pairs":
-        return [("pairs", float(sum(len(each.slow) for each in found.matrices)))]
-    values = [(reading.curve, _of_reading(reading, key)) for reading in found.readings]
-    return [(name, value) for name, value in values if value is not None]
-
-
-def _of_reading(reading: Reading, key: str) -> float | None:
+def _held(reading: Reading, key: str) -> float | None:
     if key == "share":
         return reading.share_of_measured or reading.share_of_ceiling
-    names = {"bandwidth": "bus_bytes_per_s", "floor": "floor_s"}
-    value: float | None = getattr(reading, names.get(key, key.replace("-", "_")))
+    value: float | None = getattr(reading, _HELD.get(key, key.replace("-", "_")), None)
     return value
-
-
-def _shown(key: str, value: float) -> str:
-    if key.startswith("share"):
-        return f"{100 * value:.3g} %"
-    return (
-        f"{value:.0f} slow" if key == "slow-pairs" else units.format_value(value, "s" if key == "floor" else "bytes/s")
-    )

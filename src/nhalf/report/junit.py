@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
 from nhalf.printable import shown
 
@@ -13,16 +13,11 @@ if TYPE_CHECKING:
 
 def xml(suite: str, checks: Sequence[tuple[str, str]]) -> str:
     """Return checks as JUnit XML: each a name, and why it failed (empty where it passed)."""
-    failed = sum(bool(why) for _, why in checks)
+    name, failed = quoteattr(suite), sum(bool(why) for _, why in checks)
     lines = [
-        '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<testsuite name={quoteattr(suite)} tests="{len(checks)}" failures="{failed}">',
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name={name} tests="{len(checks)}" failures="{failed}">'
     ]
-    for name, why in checks:
-        case = f"  <testcase classname={quoteattr(suite)} name={quoteattr(shown(name))}"
-        if why:
-            text = shown(why)
-            lines += [f"{case}>", f"    <failure message={quoteattr(text)}>{escape(text)}</failure>", "  </testcase>"]
-        else:
-            lines.append(f"{case}/>")
+    for check, why in checks:
+        failure = f"<failure message={quoteattr(shown(why))}/>" if why else ""
+        lines.append(f"  <testcase classname={name} name={quoteattr(shown(check))}>{failure}</testcase>")
     return "\n".join([*lines, "</testsuite>", ""])
