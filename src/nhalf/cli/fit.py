@@ -17,6 +17,7 @@ from nhalf.loading.fitting import (
     BATCHES,
     THEMSELVES,
     compared,
+    examined,
     fitted,
     judged,
     marked,
@@ -94,6 +95,7 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     links = [file for file in files if not page_file.is_page(file)]
     answer = Answer(
         fit=found, marks=marks, mark_doubts=doubts, comparison=comparison, tripped=tripped,
+        doctor=examined(found),
         contests=contests(every.curves, message_bytes(model)),
         links=links[0] if links else "", again=next_command.command("fit", None if model else _MARKED),
         **used_for(model, said, found),
