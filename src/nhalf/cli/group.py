@@ -31,6 +31,7 @@ COMMANDS = {
     "simulate": "A collective message by message: who waits for whom, and how it differs from the law.",
     "trace": "What communication costs in profiler traces, who waits for whom, and what would help.",
     "topo": "Reads `nvidia-smi topo -m` into a fabric, and names the weakest edge of the ring.",
+    "app": "The question under the mouse: sliders, curves and the same numbers, in a browser on this machine.",
     "explain": "What a word on the screens means: nhalf explain crossover.",
     "catalog": "The systems, models, links and engines that nhalf knows, every value with its source.",
     "completion": "The script that completes commands, options, systems and models in bash, zsh or fish.",
