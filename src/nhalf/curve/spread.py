@@ -31,6 +31,22 @@ SIBLING: Final = 0.15
 """Half-width [ln] that a sibling adds: of one library and version, 80 % of the points lie within 0.06 between H100 and
 H200, within 0.04 between B200 and B300, and within 0.35 between B200 and GB200."""
 
+LAUNCHES: Final = 0.69
+"""Half-width [ln] downwards where one process launches the kernels of all ranks: half the time, as much as the plan of
+a tuner is taken to be off. How much of a floor is launches differs by host and was not measured."""
+_MOVED_SIZES = (0.02, 0.035)  # at a size that was moved from other systems: at once, and for each doubling away
+_MOVED_RANKS = (0.12, 0.05)  # at a rank count that was moved: at once, and for each doubling of the ranks away
+
+
+def moved(size_doublings: Array, rank_doublings: float) -> Array:
+    """Return the half-width [ln] of a time moved from other systems, so many doublings from what was measured."""
+    first, each = _MOVED_SIZES
+    wide: Array = np.where(size_doublings > 0.0, first + each * size_doublings, 0.0)
+    if rank_doublings:
+        first, each = _MOVED_RANKS
+        wide = wide + first + each * rank_doublings
+    return wide
+
 
 def noise(mode: Mode | None, deviation: float) -> float:
     """Return the half-width [ln] at a measured size, where `deviation` [1] is that of the median of its repeats."""

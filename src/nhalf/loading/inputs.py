@@ -200,6 +200,11 @@ INPUTS: Final[tuple[Input, ...]] = (
         catalogue="file", option=True,
     ),
     Input(
+        name="measured", read=read.texts, metavar="'OP SIZE xK = TIME'", part="request",
+        commands=(*SCENARIO, "crossover"),
+        help="A collective that you measured: 'all-reduce 16KiB x8 = 7.2us'; may be repeated.",
+    ),
+    Input(
         name="set", read=read.changes, metavar="PATH=VALUE", part="request", field="changes",
         help="Change any input; may be repeated. `nhalf catalog system SYSTEM` and `nhalf catalog engine ENGINE` list "
         "the paths.",

@@ -13,7 +13,7 @@ from nhalf.errors import InputError, did_you_mean
 from nhalf.files.reading import read_toml
 from nhalf.loading.choices import Request
 from nhalf.loading.inputs import BY_NAME, NAME_OF, of_part
-from nhalf.loading.readers import count, counts, names
+from nhalf.loading.readers import count, counts, names, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def _kinds(row: Input) -> tuple[type, ...]:
     """Return the types that the value of a key may have."""
-    if row.read is counts:
+    if row.read in (counts, texts):
         return (list,)
     if row.part == "request":
         return (int,) if row.read is count else (str,)
@@ -202,7 +202,7 @@ def _value(request: Request, row: Input) -> Any:  # noqa: ANN401  what TOML and 
     if row.part == "options":
         return request.options.given.get(row.name)
     value = getattr(request, row.held_as)
-    return list(value) if isinstance(value, tuple) else value
+    return list(value) or None if isinstance(value, tuple) else value
 
 
 def _table(name: str, rows: Mapping[str, str]) -> list[str]:

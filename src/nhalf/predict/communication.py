@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 COLLECTIVES: Final = ("collective_fixed", "collective_transfer")
 """The columns of a step that its collectives make up."""
+_SMALL: Final = 8.0
+"""A message [bytes] that is all latency."""
 LINK_BYTES: Final = "links, transfer"
 """The name of the term that holds what the links take for the bytes of a collective."""
 Known: TypeAlias = tuple[Term, Quantity]
@@ -42,15 +45,38 @@ def links(scenario: Scenario) -> Fabric:
 
 
 def measured_curve(scenario: Scenario, op: Op, group: Group) -> MeasuredCurve | None:
-    """Return the curve that was measured for a group: same system, library and mode, inside one node."""
-    if group.span(scenario.system.fabric).nodes > 1:
-        return None
-    for curve in scenario.system.curves:
-        key = curve.key
-        same = (key.library, key.mode, key.op) == (scenario.stack.library.name, scenario.stack.mode, op)
-        if same and group.ranks > 1 and curve.covers(group.ranks):
-            return curve
-    return None
+    """Return the curve that was measured for a group: same system, library and mode, on as many nodes."""
+    nodes = group.span(scenario.system.fabric).nodes
+    return next(
+        (
+            curve
+            for curve in _of_stack(scenario, op)
+            if curve.nodes == nodes and group.ranks > 1 and curve.covers(group.ranks)
+        ),
+        None,
+    )
+
+
+def carried_curve(scenario: Scenario, op: Op, group: Group) -> MeasuredCurve | None:
+    """Return the user's own curve that is nearest to a group that none was measured for; a node's is of a node."""
+    nodes = group.span(scenario.system.fabric).nodes
+    own = [curve for curve in _of_stack(scenario, op) if curve.own and (curve.nodes > 1) == (nodes > 1)]
+    return min(
+        own,
+        key=lambda curve: (abs(math.log2(curve.nodes / nodes)), abs(math.log2(_nearest(curve, group) / group.ranks))),
+        default=None,
+    )
+
+
+def _of_stack(scenario: Scenario, op: Op) -> list[MeasuredCurve]:
+    """Return the curves of an operation in the library and mode of the stack."""
+    asked = (scenario.stack.library.name, scenario.stack.mode, op)
+    return [each for each in scenario.system.curves if (each.key.library, each.key.mode, each.key.op) == asked]
+
+
+def _nearest(curve: MeasuredCurve, group: Group) -> int:
+    """Return the rank count of a curve that is nearest to a group's."""
+    return min(curve.ranks, key=lambda ranks: abs(math.log2(ranks / group.ranks)))
 
 
 def is_measured(scenario: Scenario, op: Op, group: Group) -> bool:
@@ -80,6 +106,8 @@ def collective(
         reference = selection.fastest(op, size, group.span(measured_on), library)
     curve = measured_curve(scenario, op, group)
     beyond = False
+    if known is None and curve is None and group.ranks > 1:
+        known = _carried(scenario, op, group, size)
     if known is None and curve is None:
         kernels = Kernels(library=library.name, mode=scenario.stack.mode, tray_ranks=library.tray_ranks)
         known = in_domain(op, size, group.ranks, scenario.system, kernels) if library.at_home else None
@@ -95,9 +123,30 @@ def collective(
         doubt = library.tuner_factor if beyond else scenario.system.curve_factor
     factors: dict[str, Input] = {"doubt": doubt, "software": scenario.stack.software_factor}
     isolated = _anchored(str(op), (base, moved), law, reference, factors)
-    if scenario.stack.mode == Mode.EAGER and known is None:
+    # What was measured in eager mode holds its launches; what stands in from the host or from a graph does not.
+    if scenario.stack.mode == Mode.EAGER and (known is None or (curve is not None and curve.taken_in is not None)):
         return total(f"{op}, launched by the host", isolated, _launched(scenario))
     return isolated
+
+
+def _carried(scenario: Scenario, op: Op, group: Group, size: Quantity) -> Known | None:
+    """Return the user's own curve of another rank count or number of nodes, moved by what the law says of both."""
+    curve = carried_curve(scenario, op, group)
+    if curve is None:
+        return None
+    fabric, library = _measured_fabric(scenario), scenario.stack.library
+    ranks = _nearest(curve, group)
+    here = group.span(fabric)
+    there = replace(fabric, devices_per_node=max(ranks // curve.nodes, 1)).span(ranks)
+
+    def law(size_bytes: Quantity, span: Span) -> Term:
+        base, _ = _unmeasured(scenario, op, size_bytes, span, selection.fastest(op, size_bytes, span, library))
+        return base
+
+    at = curve.at(ranks)
+    inputs: dict[str, Input] = {"curve": at, "n": size, "law": law(size, here), "law_there": law(size, there)}
+    floor_s = at.floor_s * law(_SMALL, here).value / law(_SMALL, there).value
+    return leaf("own curve, moved by the law", "curve(n) * law / law_there", inputs), floor_s
 
 
 def _unmeasured(scenario: Scenario, op: Op, size: Quantity, span: Span, reference: Term) -> tuple[Term, Quantity]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from nhalf.points import Point
     from nhalf.scenario import Scenario
 
+_MEASURED: Final = ("--on ", "--measured")
+"""How the flags begin that brought something measured."""
 _MOST_ROWS: Final = 8
 _MOST_SAVINGS: Final = 5
 _NETWORK: Final = ("collective_fixed", "collective_transfer", "hand_over")
@@ -374,4 +376,9 @@ def assumed(row: Point, defaults: Sequence[Default], *, batch: bool = True) -> s
         "--mode": "CUDA graphs" if row.scenario.stack.mode == "graph" else f"{row.scenario.stack.mode} mode",
     }
     told = [words[default.flag] for default in defaults if words.get(default.flag)]
-    return ", ".join(told)
+    brought = [
+        f"{default.flag.replace('--on', 'from').removeprefix('--')}: {default.value}"
+        for default in defaults
+        if default.flag.startswith(_MEASURED)
+    ]
+    return "; ".join([", ".join(told), *brought])
