@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,12 +13,17 @@ from nhalf.cli.help_pages import Grouped
 from nhalf.errors import NoAnswerError, WeakEvidenceError
 from nhalf.evidence import gate
 from nhalf.evidence.comparison import compare
-from nhalf.files.writing import write_text
-from nhalf.loading.fitting import BATCHES, fitted, judged, marked, told, unread, used_for
+from nhalf.loading.fitting import BATCHES, fitted, judged, marked, tables_of, told, unread, used_for
+from nhalf.loading.measurements import measurements
+from nhalf.report import cluster_file
 from nhalf.report import fit as report
 from nhalf.report.fit_answer import Answer
-from nhalf.report.fit_links import write_links
+from nhalf.report.fit_links import link_tables
 from nhalf.report.fit_page import page
+
+if TYPE_CHECKING:
+    from nhalf.evidence.fit import Fit
+    from nhalf.loading.fitting import Told
 
 _MARKED = {"--model": "llama-3.1-70b"}
 """The model whose messages are marked on the curve by the next command, where none is."""
@@ -35,7 +41,9 @@ _MARKED = {"--model": "llama-3.1-70b"}
     metavar="NAME",
     help="nccl-tests, osu, perftest, csv, ...; `--format list` names all.  [default: by content]",
 )
-@click.option("--on", "system", metavar="SYSTEM", help="What the ranks ran on: compares with its link.")
+@click.option("--on", "--like", "system", metavar="SYSTEM",
+              help="What the ranks ran on: compares with its link, and is what a new cluster file is like.")  # fmt: skip
+@click.option("--library", metavar="NAME", help="Whose kernels ran, where a log does not say.")
 @click.option("--model", metavar="MODEL", help="Mark this model's decode messages on the curve.")
 @click.option("--batch", metavar="LIST", help=f"The batches to mark, with --model.  [default: {BATCHES}]")
 @click.option("--compare", "other", metavar="LOG", help="Another log: what moved, outside the noise or not.")
@@ -46,23 +54,24 @@ _MARKED = {"--model": "llama-3.1-70b"}
     "files",
     metavar="FILE",
     multiple=True,
-    help="Write the links for nhalf decode --links (.toml), a page (report.html) or a figure (.svg, .png); these need "
-    "nhalf[report].",
+    help="Write the curves and links into a cluster file, for --on (.toml), or a page (report.html) or a figure (.svg, "
+    ".png); these need nhalf[report].",
 )
 @output_formats.option
 def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], **flags: str | None) -> None:
     """Fit the benchmark logs in FILE...: a file, several, a folder, - for standard input, .gz as well."""
     asked = [gate.parse(text) for text in gates]
-    model, batch, other = (flags.pop(name) for name in ("model", "batch", "other"))
+    model, batch, other, library = (flags.pop(name) for name in ("model", "batch", "other", "library"))
     said = told(**flags)
     found, refused = fitted(logs, said)
     marks, doubts = marked(found, model, batch)
     compared = compare(found, fitted((other,), said)[0]) if other is not None else None
     tripped, unknown = judged(found, asked)
-    links = [file for file in files if not page_file.is_page(file)]
+    clusters = [file for file in files if not page_file.is_page(file)]
+    written = [text for file in clusters for text in _write(Path(file), found, logs, said, library)]
     answer = Answer(
         fit=found, marks=marks, mark_doubts=doubts, comparison=compared, tripped=tripped,
-        links=links[0] if links else "", again=next_command.command("fit", None if model else _MARKED),
+        links=clusters[0] if clusters else "", written=written, again=next_command.command("fit", None if model else _MARKED),
         **used_for(model, said),
     )  # fmt: skip
     if not output_formats.write(lambda: report.document(answer), "fits"):
@@ -70,8 +79,7 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
         report.write(answer, canvas, whole=output_formats.everything())
         output.write(canvas.text)
     page_file.write([file for file in files if page_file.is_page(file)], lambda: page(answer))
-    for file in links:
-        write_text(Path(file), write_links(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat()))
+    for file in clusters:
         output.tell(f"wrote {file}")
     if tripped:
         for error in refused:
@@ -91,3 +99,17 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
         raise WeakEvidenceError(
             f"neither a latency nor a bandwidth: {refusal}", where=", ".join(logs), do="run the command above"
         )
+
+
+def _write(path: Path, found: Fit, logs: tuple[str, ...], said: Told, library: str | None) -> list[str]:
+    """Write what logs hold into a cluster file, and return what became of each curve."""
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    measured = measurements(tables_of(logs, said)[0], library=library, today=today)
+    tables = {**link_tables(found, date=today), **({"measured": measured.entries} if measured.entries else {})}
+    if not tables:
+        raise WeakEvidenceError(
+            "no log holds a link or a collective that a step waits for", where="-o",
+            allowed="a sweep of sizes of one operation on known ranks", do="see what is missing, and measure it",
+        )  # fmt: skip
+    like = said.system.like or said.system.name if said.system is not None else measured.like
+    return [*cluster_file.write(path, tables, like=like), *measured.left_out]

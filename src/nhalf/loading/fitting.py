@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nhalf.evidence.decode_messages import Mark
     from nhalf.evidence.fit import Fit
     from nhalf.evidence.gate import Gate
+    from nhalf.evidence.table import Table
     from nhalf.system import System
 
 BATCHES = "1,8,64"
@@ -65,16 +66,27 @@ def fitted(logs: Sequence[str | None], said: Told) -> tuple[Fit, list[InputError
     InputError
         No file can be read, or a flag is none.
     """
+    with _without_collector():
+        tables, refused = tables_of(logs, said)
+        return fit(tables, system=said.system), refused
+
+
+def tables_of(logs: Sequence[str | None], said: Told) -> tuple[list[Table], list[InputError]]:
+    """Return the tables of logs, with what the flags add to them, and an error for each file that cannot be read.
+
+    Raises
+    ------
+    InputError
+        No file can be read, or a flag is none.
+    """
     from nhalf.evidence.readers.reading import read_each
 
     if not all(logs):
         raise InputError("a name is empty", where="FILE", allowed="a file, a folder, or - for standard input")
-    with _without_collector():
-        read, refused = read_each([log for log in logs if log], said.format_)
-        if refused and not any(table.rows for table in read):
-            raise refused[0]
-        tables = completed(read, op=said.op, ranks=said.ranks, nodes=said.nodes, mode=said.mode)
-        return fit(tables, system=said.system), refused
+    read, refused = read_each([log for log in logs if log], said.format_)
+    if refused and not any(table.rows for table in read):
+        raise refused[0]
+    return list(completed(read, op=said.op, ranks=said.ranks, nodes=said.nodes, mode=said.mode)), refused
 
 
 @contextmanager

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Answer:
     """What `nhalf fit` says: the fit, the decode messages of a `model` on it, and the comparison, where asked for.
 
-    `links` names the file that the fitted links go to, if any; `again` is the command line without a file to write.
+    `links` names the cluster file that is written, if any, and `written` says what went into it; `again` is the command line without a file to write.
     A step is predicted for `model` on `system`, a node of which has `devices_per_node`.
     """
 
@@ -27,6 +27,7 @@ class Answer:
     comparison: Comparison | None = None
     tripped: Sequence[str] = ()
     links: str = ""
+    written: Sequence[str] = ()
     again: str = "nhalf fit LOG"
     model: str = "llama-3.1-70b"
     system: str = "h100-sxm"

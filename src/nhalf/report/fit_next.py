@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nhalf import units
@@ -32,8 +33,9 @@ def commands(answer: Answer) -> list[str]:
         return [*_bandwidth(answer), "# or measure a sweep of sizes, such as:", command(curves[0].series)]
     if answer.links:
         crosses = any((curve.series.key.nodes or 1) > 1 for curve in curves)
-        return [f"{_decode(answer, crosses=crosses)} --links {shlex.quote(answer.links)}"]
-    return [f"{answer.again} -o links.toml"]
+        most = max(((curve.series.key.ranks or 2) // (curve.series.key.nodes or 1) for curve in curves), default=2)
+        return [_decode(replace(answer, system=answer.links, devices_per_node=max(most, 2)), crosses=crosses)]
+    return [f"{answer.again} -o mycluster.toml"]
 
 
 def _bandwidth(answer: Answer) -> list[str]:
