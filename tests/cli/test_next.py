@@ -61,7 +61,7 @@ QUESTIONS = {
     "sweep": ("sweep", *LLAMA[:3], "--axis", "tp=4,8", "-o", "my sweep.csv"),
     "lint": ("lint", "curve.csv"),
     "fit": ("fit", "line.csv", "--nodes", "1", "--mode", "graph"),
-    "fit with links": ("fit", "line.csv", "--nodes", "2", "--mode", "graph", "-o", "links.toml"),
+    "fit with links": ("fit", "line.csv", "--nodes", "2", "--mode", "graph", "-o", "mine.toml", "--like", "h100-sxm"),
     "predict": ("predict", "runs.csv", "-o", "out.csv"),
     "validate": ("validate", "runs.csv", "--engine", "sglang"),
     "calibrate": ("calibrate", "runs.csv", "--engine", "sglang"),
@@ -103,7 +103,7 @@ def test_a_trace_is_followed_by_a_command_too() -> None:
 def test_a_trace_without_links_is_followed_by_how_to_measure_them() -> None:
     *measured, traced = following(detailed("trace", str(TRACE), columns=80))
     assert [words[:2] for words in measured] == [["nhalf", "measure"], ["nhalf", "fit"]]
-    assert traced == ["nhalf", "trace", str(TRACE), "--links", "links.toml"]
+    assert traced == ["nhalf", "trace", str(TRACE), "--links", "mycluster.toml"]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 A cluster file (`like = "h100-sxm"` at its top) is a system by the name of the file. Any other file holds tables by kind
 and name, `[links.my-link]` or `[systems.my-box.fabric.inter_node]`; a folder holds such files, and may hold
-`systems/NAME.toml`, `devices/NAME.toml`, `curves/NAME.csv` and `models/NAME.json` in the form of nhalf's own. What is new is added; what nhalf knows is overridden, value by value. A value may be a text alone
-(`latency = "5 us"`); where it says nothing else it is `given`, its source is NHALF_CATALOG and its place the file.
+`systems/NAME.toml`, `devices/NAME.toml`, `curves/NAME.csv` and `models/NAME.json` in the form of nhalf's own. What is
+new is added; what nhalf knows is overridden, value by value. A value may be a text alone (`latency = "5 us"`); where it
+says nothing else it is `given`, its source is NHALF_CATALOG and its place the file.
 """
 
 from __future__ import annotations

@@ -164,7 +164,6 @@ class InModelEntry(Table, frozen=True, kw_only=True):
     ranks: int
     count: float = 1.0
     file: str = ""
-    sha256: str = ""
     date: str = ""
 
 

@@ -13,13 +13,20 @@ from nhalf.cli.help_pages import Grouped
 from nhalf.files.writing import write_text
 from nhalf.loading.case_options import options
 from nhalf.report import calibrate as report
+from nhalf.report import cluster_file
 from nhalf.report.validate import left_out
 from nhalf.report.words import counted
 
 
 @click.command(cls=Grouped)
 @click.argument("bench", nargs=-1, required=True, metavar="BENCH...")
-@click.option("-o", "--output", "target", metavar="STACK.toml", help="Where the stack goes, for --stack.")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    metavar="STACK.toml",
+    help="Where the stack goes, for --stack; an existing cluster file takes it in, for --on.",
+)
 @click.option("--skip-doubtful", is_flag=True, help="Leave out rows that the checks find doubtful.")
 @flags.inputs("calibrate")
 @output_formats.option
@@ -70,7 +77,10 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     )
     if target:
         text = report.stack_file(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat())
-        write_text(Path(target), text)
+        if cluster_file.like_of(Path(target)) is not None:
+            cluster_file.write(Path(target), cluster_file.stack_tables(text))
+        else:
+            write_text(Path(target), text)
     if output_formats.write(lambda: report.document(found), "constants"):
         return
     canvas = output.canvas()

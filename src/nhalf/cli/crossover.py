@@ -37,15 +37,15 @@ def crossover(model: str, link: str | None, **given: str | None) -> None:
         _of_link(model, link)
         return
     degrees = None if given["tp"] is None else units.parse_int_list(given["tp"], where="--tp")
-    scenarios = load(flags.request(model, {**given, "tp": None}), degrees=degrees)
+    scenarios, told = load(flags.request(model, {**given, "tp": None}), degrees=degrees)
     found = turns(scenarios)
     after = _next(report.leading(found))
     output_formats.show(
         View(
-            document=lambda: report.document(found, model),
+            document=lambda: report.document(found, model, told),
             rows="crossovers",
-            brief=lambda: crossover_brief.brief(found, scenarios, next_command=after[1]),
-            detail=lambda canvas: report.write(found, model, canvas, next_commands=after),
+            brief=lambda: crossover_brief.brief(found, scenarios, told, next_command=after[1]),
+            detail=lambda canvas: report.write(found, model, canvas, told, next_commands=after),
         )
     )
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nhalf.catalog import store
 from nhalf.cli import next_command, output, output_formats, page_file
 from nhalf.cli.help_pages import Grouped
 from nhalf.errors import NoAnswerError, WeakEvidenceError
 from nhalf.evidence import gate
 from nhalf.evidence.comparison import compare
-from nhalf.loading.fitting import BATCHES, fitted, judged, marked, tables_of, told, unread, used_for
+from nhalf.loading.fitting import BATCHES, fitted, judged, marked, told, unread, used_for
 from nhalf.loading.measurements import measurements
 from nhalf.report import cluster_file
 from nhalf.report import fit as report
@@ -23,6 +24,7 @@ from nhalf.report.fit_page import page
 
 if TYPE_CHECKING:
     from nhalf.evidence.fit import Fit
+    from nhalf.evidence.table import Table
     from nhalf.loading.fitting import Told
 
 _MARKED = {"--model": "llama-3.1-70b"}
@@ -42,7 +44,7 @@ _MARKED = {"--model": "llama-3.1-70b"}
     help="nccl-tests, osu, perftest, csv, ...; `--format list` names all.  [default: by content]",
 )
 @click.option("--on", "--like", "system", metavar="SYSTEM",
-              help="What the ranks ran on: compares with its link, and is what a new cluster file is like.")  # fmt: skip
+              help="What the ranks ran on: compares with its link; a new cluster file is like it.")  # fmt: skip
 @click.option("--library", metavar="NAME", help="Whose kernels ran, where a log does not say.")
 @click.option("--model", metavar="MODEL", help="Mark this model's decode messages on the curve.")
 @click.option("--batch", metavar="LIST", help=f"The batches to mark, with --model.  [default: {BATCHES}]")
@@ -62,17 +64,19 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     """Fit the benchmark logs in FILE...: a file, several, a folder, - for standard input, .gz as well."""
     asked = [gate.parse(text) for text in gates]
     model, batch, other, library = (flags.pop(name) for name in ("model", "batch", "other", "library"))
+    library = store.find("library", library, where="--library") if library else None
     said = told(**flags)
-    found, refused = fitted(logs, said)
+    found, refused, tables = fitted(logs, said)
     marks, doubts = marked(found, model, batch)
     compared = compare(found, fitted((other,), said)[0]) if other is not None else None
     tripped, unknown = judged(found, asked)
     clusters = [file for file in files if not page_file.is_page(file)]
-    written = [text for file in clusters for text in _write(Path(file), found, logs, said, library)]
+    written = [text for file in clusters for text in _write(Path(file), found, tables, said, library)]
     answer = Answer(
         fit=found, marks=marks, mark_doubts=doubts, comparison=compared, tripped=tripped,
-        links=clusters[0] if clusters else "", written=written, again=next_command.command("fit", None if model else _MARKED),
-        **used_for(model, said),
+        links=clusters[0] if clusters else "", written=written,
+        again=next_command.command("fit", None if model else _MARKED),
+        **used_for(model, said, tables),
     )  # fmt: skip
     if not output_formats.write(lambda: report.document(answer), "fits"):
         canvas = output.canvas()
@@ -101,10 +105,10 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
         )
 
 
-def _write(path: Path, found: Fit, logs: tuple[str, ...], said: Told, library: str | None) -> list[str]:
+def _write(path: Path, found: Fit, read: list[Table], said: Told, library: str | None) -> list[str]:
     """Write what logs hold into a cluster file, and return what became of each curve."""
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-    measured = measurements(tables_of(logs, said)[0], library=library, today=today)
+    measured = measurements(read, library=library, today=today)
     tables = {**link_tables(found, date=today), **({"measured": measured.entries} if measured.entries else {})}
     if not tables:
         raise WeakEvidenceError(

@@ -56,7 +56,7 @@ EXAMPLES: Final = {
         "nhalf sweep llama-3.1-70b --on h100-sxm --axis batch=1,16 -o sweep.csv",
     ),
     "lint": ("nhalf lint curve.csv", "nhalf lint curve.csv --json"),
-    "fit": ("nhalf fit nccl-tests.log", "nhalf fit nccl-tests.log --model llama-3.1-70b -o links.toml"),
+    "fit": ("nhalf fit nccl-tests.log", "nhalf fit nccl-tests.log --model llama-3.1-70b -o mycluster.toml"),
     "measure": ("nhalf measure -o run.json", "torchrun --nproc-per-node 2 -m nhalf measure"),
     "predict": ("nhalf predict cases.csv -o out.csv", "nhalf predict cases.csv --on h100-sxm --model llama-3.1-70b"),
     "validate": ("nhalf validate --builtin", "nhalf validate runs.csv --fail-if 'p90>=40%'"),

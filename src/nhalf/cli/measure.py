@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from nhalf.evidence.probe.asked import Asked, requested
 from nhalf.evidence.probe.meeting import WORD
 from nhalf.evidence.probe.ranks import command
 from nhalf.loading.collective import parse_sizes
+from nhalf.report import cluster_file
 
 if TYPE_CHECKING:
     from nhalf.evidence.probe.plan import Request
@@ -66,9 +68,11 @@ if TYPE_CHECKING:
 @click.option("--sync", default="auto", show_default=True, metavar="HOW", help="Ranks begin by window or barrier.")
 @click.option("--seed", default="1", show_default=True, metavar="N", help="Of the random order.")
 @click.option("--launches", default="1", show_default=True, metavar="N", help="Start the ranks anew N times.")
-@click.option("-o", "--output", "file", metavar="FILE", help="Save every sample, for nhalf fit.")
+@click.option("-o", "--output", "file", metavar="FILE",
+              help="Save every sample, for nhalf fit (.json), or write into a cluster file (.toml).")  # fmt: skip
+@click.option("--like", metavar="SYSTEM", help="What a new cluster file is like.")
 @output_formats.option
-def measure(file: str | None, **given: Any) -> None:  # noqa: ANN401  click's values
+def measure(file: str | None, like: str | None, **given: Any) -> None:  # noqa: ANN401  click's values
     """Measure latency and bandwidth between processes, and print the fit.
 
     Without flags: messages between two processes of this machine, over TCP, Unix sockets and shared memory.
@@ -80,14 +84,17 @@ def measure(file: str | None, **given: Any) -> None:  # noqa: ANN401  click's va
     from nhalf.evidence.probe.signals import Interrupts
 
     sizes = given.pop("sizes")
+    cluster = Path(file) if file and file.endswith(".toml") else None
+    target = Path(file) if file and cluster is None else None
+    if file and not Path(file).absolute().parent.is_dir():
+        raise InputError("there is no such folder", where=f"-o {file}", do="make it first")
+    if cluster is not None:
+        cluster_file.check(cluster, like)
     typed = command(sys.argv[2:] if sys.argv[1:2] == ["measure"] else [], os.environ)
     if given["connect"] and not given["word"] and WORD not in os.environ and sys.stdin and sys.stdin.isatty():
         given["word"] = click.prompt("Word that the host that listens printed", err=True)
-    asked = Asked(command=typed, file=file or "", sizes_bytes=parse_sizes(sizes) if sizes else (), **given)
+    asked = Asked(command=typed, file=str(target or ""), sizes_bytes=parse_sizes(sizes) if sizes else (), **given)
     place, request = requested(asked, os.environ)
-    target = Path(file) if file else None
-    if target is not None and not target.absolute().parent.is_dir():
-        raise InputError("there is no such folder", where=f"-o {file}", do="make it first")
     if asked.listen is not None:
         came_from = listening.listen(request, lambda line: click.echo(line, err=True))
         click.echo(f"Measured with {came_from}; the answer is there.")
@@ -101,7 +108,9 @@ def measure(file: str | None, **given: Any) -> None:  # noqa: ANN401  click's va
         progress.close()
         if target is not None:
             record.save(target)
-        _answer(record, request, file or "")
+        _answer(record, request, str(target or ""))
+        if cluster is not None:
+            _write(cluster, record, like)
 
 
 def _answer(record: Record, request: Request, file: str) -> None:
@@ -119,3 +128,21 @@ def _answer(record: Record, request: Request, file: str) -> None:
     canvas = output.canvas()
     report.write(answer, canvas)
     output.write(canvas.text)
+
+
+def _write(path: Path, record: Record, like: str | None) -> None:
+    """Write what was measured into a cluster file: links of messages, and the curves of collectives."""
+    from nhalf.catalog import store
+    from nhalf.evidence.fit import fit
+    from nhalf.evidence.readers.nhalf_run import tables_of
+    from nhalf.loading.measurements import measurements
+    from nhalf.report.fit_links import link_tables
+
+    run = record.document()
+    tables, today = tables_of({**run, "doubts": []}, "nhalf measure"), dt.datetime.now(tz=dt.UTC).date().isoformat()
+    found = measurements(tables, library=str(run["backend"]), today=today)
+    known = [table for table in tables if table.rows]
+    links = link_tables(fit(known), date=today) if known else {}
+    named = store.find("system", like, where="--like") if like else ""
+    told = cluster_file.write(path, {**links, "measured": found.entries}, like=named)
+    output.tell(f"wrote {path}: {'; '.join([*told, *found.left_out]) or 'the links of messages'}")

@@ -43,9 +43,14 @@ class CurveKey:
     dtype: str
     kernel: str = ""
 
+    @property
+    def whose(self) -> str:
+        """Return the library, with its version where that is known: `vllm 0.24.0`."""
+        return f"{self.library} {self.version}".strip()
+
     def __str__(self) -> str:
         """Return `h100-sxm/vllm 0.24.0/graph/all-reduce/bfloat16`."""
-        return f"{self.system}/{self.library} {self.version}/{self.mode}/{self.op}/{self.dtype}"
+        return f"{self.system}/{self.whose}/{self.mode}/{self.op}/{self.dtype}".rstrip("/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -144,6 +149,8 @@ class MeasuredCurve:
     def _of_moving(self, sizes_bytes: Array, ranks: int) -> Array:
         """Return what adds to the half-width [ln] that the points around were moved from other systems or ranks."""
         known = {each: sizes for each, sizes in zip(self.ranks, self.seen, strict=True) if len(sizes)}
+        if not known:  # of another number of nodes
+            return spread.moved(np.zeros(len(sizes_bytes)), 1.0)
         nearest = min(known, key=lambda each: abs(math.log2(each / ranks)))
         apart = np.min(np.abs(np.log2(sizes_bytes[:, None] / known[nearest][None])), axis=1)
         return spread.moved(apart, abs(math.log2(nearest / ranks)))

@@ -12,6 +12,7 @@ import numpy as np
 from nhalf import units
 from nhalf.catalog import stated, store
 from nhalf.catalog.cluster import is_file
+from nhalf.catalog.curves import of_cluster, of_library
 from nhalf.citation import Datum
 from nhalf.collective import Op
 from nhalf.curve import CurveKey, MeasuredCurve
@@ -20,13 +21,14 @@ from nhalf.errors import InputError
 from nhalf.layout import Group
 from nhalf.loading.defaults import Default
 from nhalf.loading.stack_file import StackFile, of_tables
-from nhalf.predict.communication import collective
+from nhalf.predict.communication import carried, collective
 from nhalf.printable import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.breakdown import Array
+    from nhalf.collective import Mode
     from nhalf.scenario import Scenario
     from nhalf.system import System
 
@@ -35,6 +37,8 @@ _POINT: Final = re.compile(r"(?P<op>[\w-]+)\s+(?P<size>.+?)\s+x\s*(?P<ranks>\d+)
 _EXAMPLE: Final = "'all-reduce 16KiB x8 = 7.2us'"
 _GRID: Array = 2.0 ** np.arange(3, 30.01, 0.5)
 """Sizes [bytes] at which the shape that points are moved by is looked at: 8 B to 1 GiB."""
+_DENSE: Array = 2.0 ** np.arange(3, 30.01, 0.125)
+"""The sizes [bytes] of a curve that the law moved."""
 _NOISE: Final = 0.03
 """The noise of a number that somebody states [1]: two digits of it."""
 _MOST_RANKS: Final = 2**20
@@ -233,9 +237,32 @@ def _of_file(scenario: Scenario, curves: Sequence[MeasuredCurve], *, library_ope
     return found
 
 
+def moved_curve(system: System, library: str, mode: Mode, op: Op, ranks: int) -> MeasuredCurve | None:
+    """Return a cluster's own curve of another rank count or number of nodes, moved there by the law; None without."""
+    own = of_cluster(system.curves, library, mode)
+    stack = store.stack("vllm", library=library, mode=mode, architecture=system.device.architecture)[0]
+    known = replace(system, curves=of_library(system.curves, library, mode))
+    found = carried(known, stack, op, Group(ranks=ranks), _DENSE) if own else None
+    first = next((curve for curve in own if curve.key.op == op), None)
+    if found is None or first is None:
+        return None
+    times = np.broadcast_to(np.asarray(found[0].value), _DENSE.shape)
+    return replace(
+        first, ranks=(ranks,), sizes_bytes=(_DENSE,), times_s=(times,), seen=(np.array([]),),
+        nodes=system.fabric.span(ranks).nodes,
+    )  # fmt: skip
+
+
+def of_curve(curve: MeasuredCurve | None) -> list[tuple[str, str, str]]:
+    """Return that a curve is of a cluster file as a flag, a value and why; nothing where it is of the catalogue."""
+    return [] if curve is None or not curve.own else [(f"--on {shown(curve.own)}", _named(curve), _why(curve))]
+
+
 def _named(curve: MeasuredCurve) -> str:
     """Return what a curve of the user's is of: `all-reduce x4 of nccl`."""
     known = [ranks for ranks in curve.ranks if not curve.seen or len(curve.seen[curve.ranks.index(ranks)])]
+    if not known:
+        return f"{curve.key.op} of {curve.key.library}, moved by the law"
     nodes = f" on {curve.nodes} nodes" if curve.nodes > 1 else ""
     return f"{curve.key.op} x{','.join(map(str, known))}{nodes} of {curve.key.library}"
 

@@ -13,6 +13,7 @@ from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.evidence.decode_messages import marks
 from nhalf.evidence.fit import fit
 from nhalf.evidence.reading import completed
+from nhalf.loading.measurements import system_of
 from nhalf.loading.model import transformer_of
 from nhalf.loading.readers import not_empty
 
@@ -58,21 +59,10 @@ def told(
     return Told(op=op, ranks=read["ranks"], nodes=read["nodes"], mode=mode, format_=format_, system=found)
 
 
-def fitted(logs: Sequence[str | None], said: Told) -> tuple[Fit, list[InputError]]:
-    """Return the fit of logs, with what the flags add to them, and an error for each file that cannot be read.
+def fitted(logs: Sequence[str | None], said: Told) -> tuple[Fit, list[InputError], list[Table]]:
+    """Return the fit of logs, an error for each file that cannot be read, and the tables that were fitted.
 
-    Raises
-    ------
-    InputError
-        No file can be read, or a flag is none.
-    """
-    with _without_collector():
-        tables, refused = tables_of(logs, said)
-        return fit(tables, system=said.system), refused
-
-
-def tables_of(logs: Sequence[str | None], said: Told) -> tuple[list[Table], list[InputError]]:
-    """Return the tables of logs, with what the flags add to them, and an error for each file that cannot be read.
+    What the flags say is added to the tables.
 
     Raises
     ------
@@ -83,10 +73,12 @@ def tables_of(logs: Sequence[str | None], said: Told) -> tuple[list[Table], list
 
     if not all(logs):
         raise InputError("a name is empty", where="FILE", allowed="a file, a folder, or - for standard input")
-    read, refused = read_each([log for log in logs if log], said.format_)
-    if refused and not any(table.rows for table in read):
-        raise refused[0]
-    return list(completed(read, op=said.op, ranks=said.ranks, nodes=said.nodes, mode=said.mode)), refused
+    with _without_collector():
+        read, refused = read_each([log for log in logs if log], said.format_)
+        if refused and not any(table.rows for table in read):
+            raise refused[0]
+        tables = list(completed(read, op=said.op, ranks=said.ranks, nodes=said.nodes, mode=said.mode))
+        return fit(tables, system=said.system), refused, tables
 
 
 @contextmanager
@@ -128,12 +120,13 @@ def judged(found: Fit, asked: Sequence[Gate]) -> tuple[list[str], WeakEvidenceEr
     return tripped, unknown
 
 
-def used_for(model: str | None, said: Told) -> dict[str, Any]:
-    """Return which step a link is used for, as far as the flags say."""
+def used_for(model: str | None, said: Told, tables: Sequence[Table]) -> dict[str, Any]:
+    """Return which step a link is used for, as far as the flags say, and what a cluster is like where no log says."""
     found: dict[str, Any] = {"model": model} if model else {}
     if said.system is not None:
         found |= {"system": said.system.name, "devices_per_node": said.system.fabric.devices_per_node}
-    return found
+    named = said.system is not None or any(system_of(table.environment.get("device", "")) for table in tables)
+    return {**found, "like": "" if named else "h100-sxm"}
 
 
 def unread(refused: Sequence[InputError]) -> InputError:

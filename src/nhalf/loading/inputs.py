@@ -97,7 +97,8 @@ _MEASURED: Final = "One of `nhalf catalog libraries`.  [default: all that were m
 INPUTS: Final[tuple[Input, ...]] = (
     Input(name="model", part="request", column="model", cell="name", catalogue="model", commands=TABLES),
     Input(
-        name="system", read=read.names, metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue.", part="request",
+        name="system", read=read.names, metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue, or cluster files.",
+        part="request",
         field="systems", flag="--on", column="system", cell="name", catalogue="system", axis=True, option=True,
         commands=(*SCENARIO, "crossover", *TABLES),
     ),
@@ -196,7 +197,7 @@ INPUTS: Final[tuple[Input, ...]] = (
         part="request", catalogue="file", option=True, commands=(*SCENARIO, "predict", "validate"),
     ),
     Input(
-        name="links", metavar="FILE", help="Links of the tiers, as `nhalf fit -o FILE` writes them.", part="request",
+        name="links", metavar="FILE", help="A file of links: [links.intra-node], [links.inter-node].", part="request",
         catalogue="file", option=True,
     ),
     Input(

@@ -61,6 +61,8 @@ def measurements(tables: Iterable[Table], *, library: str | None, today: str) ->
         if not table.rows:
             continue
         series = of_table(table)
+        if table.op == Op.SEND_RECV:
+            continue  # a link
         why = _unusable(table, series)
         if why:
             left_out.append(f"{series.key}: {why}")
@@ -78,7 +80,7 @@ def system_of(device: str) -> str:
 def _unusable(table: Table, series: Series) -> str:
     """Return why a table is no curve of a collective; empty where it is one."""
     codes = {note.code for note in table.notes}
-    if table.op is None or table.test or table.op == Op.SEND_RECV:
+    if table.op is None or table.test:
         return "it is no collective that a step waits for"
     if table.ranks is None or table.ranks < _TWO_DIGITS:
         return "on how many ranks it ran is not known: say --ranks"

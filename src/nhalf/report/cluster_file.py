@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from nhalf import units
 from nhalf.catalog.overlay import LIKE, merged
-from nhalf.errors import InputError
+from nhalf.catalog.reading import parse
+from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.files.reading import parse_toml, read_text
 from nhalf.files.toml import dumped
 from nhalf.files.writing import write_text
+from nhalf.loading.measurements import size_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from nhalf.trace.study import Study
 
 _HEAD: Final = "# A cluster, as nhalf reads it with --on: docs/cluster-file.md says what may stand here.\n"
 _KEY: Final = ("op", "ranks", "nodes", "library", "version", "mode", "dtype", "processes")
 """What two measurements must share to be of one thing."""
+_LAST: Final = ("fabric", "band", "constants", "in_model", "measured")
+"""The order in which the tables stand, the longest last."""
 _ALIKE: Final = 0.05
 """Curves that differ by less [1] are said to agree."""
 
@@ -38,11 +44,7 @@ def write(path: Path, found: Mapping[str, Any], *, like: str = "") -> list[str]:
         raise InputError("it is a file, but none of a cluster", where=f"-o {path}", do="write to another name")
     told = []
     if LIKE not in tables and "device" not in tables:
-        if not like:
-            raise InputError(
-                "nothing says what this cluster is like", where=f"-o {path}", allowed="a log that names its devices",
-                do="add --like h100-sxm: the system of the catalogue that the rest of it is like",
-            )  # fmt: skip
+        check(path, like)
         tables = {LIKE: like}
         told.append(f"like {like}, for all that was not measured")
     elif like and like != tables.get(LIKE):
@@ -52,13 +54,71 @@ def write(path: Path, found: Mapping[str, Any], *, like: str = "") -> list[str]:
     if entries:
         result["measured"] = entries
     if "in_model" in found:
-        hashes = {each.get("sha256") for each in found["in_model"]}
-        kept = [each for each in tables.get("in_model", []) if each.get("sha256") not in hashes]
+        anew = {_traced(each) for each in found["in_model"]}
+        kept = [each for each in tables.get("in_model", []) if _traced(each) not in anew]
         result["in_model"] = [*kept, *found["in_model"]]
     lines = text.splitlines()
     head = lines[: next((place for place, line in enumerate(lines) if line[:1] != "#"), len(lines))]
-    write_text(path, ("\n".join(head) + "\n" if head else _HEAD) + dumped(result))
+    last = {key: result.pop(key) for key in _LAST if key in result}
+    write_text(path, ("\n".join(head) + "\n" if head else _HEAD) + dumped({**result, **last}))
     return [*told, *joined]
+
+
+def check(path: Path, like: str | None) -> None:
+    """Refuse to write a new cluster file that is like nothing.
+
+    Raises InputError when it is, or the file there is no TOML.
+    """
+    if not like and like_of(path) is None:
+        raise InputError(
+            "nothing says what this cluster is like", where=f"-o {path}", allowed="a log that names its devices",
+            do="add --like h100-sxm: the system of the catalogue that the rest of it is like",
+        )  # fmt: skip
+
+
+def _traced(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what makes a collective of a trace the same one as before."""
+    return tuple(entry.get(name) for name in ("op", "ranks", "size", "file"))
+
+
+def like_of(path: Path) -> str | None:
+    """Return what the cluster file at a path is like; empty where it says so of nothing, None where there is none.
+
+    Raises InputError when the file there is no TOML.
+    """
+    tables = parse_toml(read_text(path), where=str(path)) if path.is_file() else {}
+    return str(tables.get(LIKE, "")) if {LIKE, "device"} & set(tables) else None
+
+
+def stack_tables(text: str) -> dict[str, Any]:
+    """Return the tables of a stack file, as `nhalf calibrate` writes it, with what its values share in each of them."""
+    found = parse(text, where="stack", dates={})
+    return {name: found[name] for name in ("band", "constants") if name in found}
+
+
+def of_trace(study: Study, *, date: str) -> dict[str, Any]:
+    """Return what collectives took in the model of a trace [the list `in_model`], waiting for other ranks left out.
+
+    `date` [ISO] is when it is written.
+
+    Raises WeakEvidenceError when waiting is inside the times, or no size is known.
+    """
+    name = study.timeline.traces[0].file.rpartition("/")[2] if study.timeline.traces else ""
+    entries = [
+        {
+            "op": str(row.kind.op), "size": size_text(row.kind.size_bytes), "ranks": row.kind.ranks,
+            "time": time_text(float(np.median(row.transfers_s))), "count": row.count_per_step, "file": name,
+            "date": date,
+        }
+        for row in (study.rows if study.timeline.waits_known else ())
+        if row.kind.size_bytes and row.kind.ranks and not row.kind.fused and len(row.transfers_s)
+    ]  # fmt: skip
+    if not entries:
+        raise WeakEvidenceError(
+            "no collective has a time without waiting, and a size", where="-o", allowed="the files of all ranks",
+            do="give the other ranks' files, and --model with --batch",
+        )  # fmt: skip
+    return {"in_model": entries}
 
 
 def _joined(

@@ -80,7 +80,7 @@ def _number(found: Answer) -> str:
         band = ""
         if measured.low_s is not None and measured.high_s is not None:
             band = f", 80 % band {units.format_time(measured.low_s)} to {units.format_time(measured.high_s)}"
-        run = f"{key.library} {key.version}, {key.mode}"
+        run = f"{key.whose}, {key.mode}"
         return f"{head}{units.format_time(measured.time_s)}{band}, {where} ({run}); {law}"
     return f"{head}{planned.number(question, at)}"
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from nhalf import units
 from nhalf.collective import Mode
 from nhalf.decide.crossovers import Turn
-from nhalf.report.document import envelope, number
+from nhalf.report.document import envelope, number, taken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.regime import Crossover
+    from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
 
 BATCHES: Final = (1, 4, 16, 64, 256, 1024)
@@ -23,8 +24,13 @@ _TWICE: Final = 1.5
 """Above this ratio the two measures are not about the same size any more."""
 
 
-def write(turns: Sequence[Turn], model: str, canvas: Canvas, *, next_commands: Sequence[str]) -> None:
-    """Write the verdict, one batch, the messages by batch, the table, and which of the two measures to use."""
+def write(
+    turns: Sequence[Turn], model: str, canvas: Canvas, told: Sequence[Default] = (), *, next_commands: Sequence[str]
+) -> None:
+    """Write the verdict, one batch, the messages by batch, the table, and which of the two measures to use.
+
+    `told` is what cluster files and measured numbers brought.
+    """
     lead = leading(turns)
     canvas.paragraph(_verdict(turns, lead, model), bold=True)
     found = lead.crossover
@@ -39,6 +45,8 @@ def write(turns: Sequence[Turn], model: str, canvas: Canvas, *, next_commands: S
     _table(turns, canvas)
     canvas.heading("Which one to use")
     canvas.paragraph(f"  {_advice(turns)}", indent="  ")
+    for each in told:
+        canvas.paragraph(f"  {each.flag} {each.value}: {each.reason}", indent="    ")
     canvas.following(*next_commands)
 
 
@@ -144,7 +152,7 @@ def _advice(turns: Sequence[Turn]) -> str:
     return why + apart
 
 
-def document(turns: Sequence[Turn], model: str) -> dict[str, Any]:
+def document(turns: Sequence[Turn], model: str, told: Sequence[Default] = ()) -> dict[str, Any]:
     """Return the document of the contract."""
     lead = leading(turns)
     return envelope(
@@ -157,6 +165,7 @@ def document(turns: Sequence[Turn], model: str) -> dict[str, Any]:
                 {"batch": batch, "size_bytes": batch * lead.crossover.message_bytes_per_sequence} for batch in BATCHES
             ],
             "use": "double_floor_size_bytes",
+            "defaults": taken(told),
         },
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 from nhalf import units
 from nhalf.decide.levers import link_changes, of_links
 from nhalf.decide.regime import TIE
+from nhalf.loading.defaults import MEASURED
 from nhalf.points import points
 from nhalf.report import fields, verdict
 from nhalf.report.view import Bars, Brief, Saving, Tone, percent, whole_number
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from nhalf.points import Point
     from nhalf.scenario import Scenario
 
-_MEASURED: Final = ("--on ", "--measured")
-"""How the flags begin that brought something measured."""
 _MOST_ROWS: Final = 8
 _MOST_SAVINGS: Final = 5
 _NETWORK: Final = ("collective_fixed", "collective_transfer", "hand_over")
@@ -376,9 +375,13 @@ def assumed(row: Point, defaults: Sequence[Default], *, batch: bool = True) -> s
         "--mode": "CUDA graphs" if row.scenario.stack.mode == "graph" else f"{row.scenario.stack.mode} mode",
     }
     told = [words[default.flag] for default in defaults if words.get(default.flag)]
-    brought = [
+    return "; ".join([", ".join(told), *brought(defaults)])
+
+
+def brought(defaults: Sequence[Default]) -> list[str]:
+    """Return what cluster files and measured numbers brought, in short."""
+    return [
         f"{default.flag.replace('--on', 'from').removeprefix('--')}: {default.value}"
         for default in defaults
-        if default.flag.startswith(_MEASURED)
+        if default.flag.startswith(MEASURED)
     ]
-    return "; ".join([", ".join(told), *brought])

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class Answer:
     """What `nhalf fit` says: the fit, the decode messages of a `model` on it, and the comparison, where asked for.
 
-    `links` names the cluster file that is written, if any, and `written` says what went into it; `again` is the command line without a file to write.
-    A step is predicted for `model` on `system`, a node of which has `devices_per_node`.
+    `links` names the cluster file that is written, if any, and `written` says what went into it; `again` is the command
+    line without a file to write. A step is predicted for `model` on `system`, a node of which has `devices_per_node`.
+    `like` is what a cluster file has to be told that it is like, where no log names its devices.
     """
 
     fit: Fit
@@ -32,3 +33,4 @@ class Answer:
     model: str = "llama-3.1-70b"
     system: str = "h100-sxm"
     devices_per_node: int = 8
+    like: str = ""

@@ -35,7 +35,7 @@ def commands(answer: Answer) -> list[str]:
         crosses = any((curve.series.key.nodes or 1) > 1 for curve in curves)
         most = max(((curve.series.key.ranks or 2) // (curve.series.key.nodes or 1) for curve in curves), default=2)
         return [_decode(replace(answer, system=answer.links, devices_per_node=max(most, 2)), crosses=crosses)]
-    return [f"{answer.again} -o mycluster.toml"]
+    return [f"{answer.again} -o mycluster.toml{f' --like {answer.like}' if answer.like else ''}"]
 
 
 def _bandwidth(answer: Answer) -> list[str]:

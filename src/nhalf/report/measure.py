@@ -177,7 +177,7 @@ def _next(answer: Answer, canvas: Canvas) -> None:
     if answer.extras.command:
         canvas.following(answer.extras.command)
     elif answer.file and answer.fit is not None:
-        canvas.following(f"nhalf fit {shlex.quote(answer.file)} -o links.toml")
+        canvas.following(f"nhalf fit {shlex.quote(answer.file)} -o mycluster.toml --like SYSTEM")
     else:
         canvas.following(f"{answer.run['command']} -o run.json")
 
