@@ -31,13 +31,13 @@ from nhalf.citation import Datum, Source
 from nhalf.collective import Mode, Op
 from nhalf.curve.moved import filled
 from nhalf.errors import InputError
+from nhalf.fabric import Topology
 from nhalf.transformer import from_config
 
 if TYPE_CHECKING:
     from nhalf.catalog.build import Origins
     from nhalf.curve import MeasuredCurve, RoutedCurve
     from nhalf.device import Device
-    from nhalf.fabric import Topology
     from nhalf.library import Library, Rule, SymmetricKernels
     from nhalf.link import Link
     from nhalf.stack import Stack
@@ -237,8 +237,11 @@ def _of_cluster(key: str) -> tuple[MeasuredCurve, ...]:
     entry = stated.system(key)
     own = cluster.curves(entry.measured, key)
     topology = entry.fabric.topology
+    slots = topology == Topology.HOST
     return tuple(
-        filled(curve, _others(curve.key.library, curve.key.mode, curve.key.op, topology)) if curve.nodes == 1 else curve
+        filled(curve, _others(curve.key.library, curve.key.mode, curve.key.op, topology), slots=slots)
+        if curve.nodes == 1
+        else curve
         for curve in own
     )
 

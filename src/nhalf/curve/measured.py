@@ -67,7 +67,8 @@ class MeasuredCurve:
     `own` names the cluster file, or the flag, that a curve of the user's comes from. Its ranks sit on `nodes` nodes;
     `taken_in` is the mode that it was measured in where it stands in for another, and in `one_process` all ranks were
     driven, so that launches may be its floor. `seen` are the sizes [bytes] that were measured on each number of ranks
-    where the others were moved from elsewhere (`nhalf.curve.moved`); where it is empty all were.
+    where the others were moved from elsewhere (`nhalf.curve.moved`), by which the band is `slack` times as wide as
+    elsewhere; where it is empty all were.
 
     Raises InputError when arrays do not pair, sizes or ranks do not rise, or a time or the noise is impossible.
     """
@@ -89,6 +90,7 @@ class MeasuredCurve:
     taken_in: Mode | None = None
     one_process: bool = False
     seen: tuple[Array, ...] = ()
+    slack: float = 1.0
     _at: dict[int, CurveAt] = field(default_factory=dict, init=False, repr=False)
     _shared: list[Surface] = field(default_factory=list, init=False, repr=False)
 
@@ -133,7 +135,7 @@ class MeasuredCurve:
         half += np.where(outside > 0.0, spread.held(outside), 0.0)
         half += spread.SIBLING if self.lent_to else 0.0
         if self.seen and not self.is_measured(ranks):
-            half += self._of_moving(asked, ranks)
+            half += self.slack * self._of_moving(asked, ranks)
         return half if ranks in self.ranks else half + self._of_other_ranks(asked, ranks)
 
     def half_widths(self, sizes_bytes: Array, ranks: int) -> tuple[Array, Array]:

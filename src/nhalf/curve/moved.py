@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from nhalf.curve import spread
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -28,10 +30,11 @@ _GAP: Final = 4.0
 """Curves of fewer sizes, or with a wider gap between two, say too little of their own shape."""
 
 
-def filled(own: MeasuredCurve, others: Sequence[MeasuredCurve]) -> MeasuredCurve:
+def filled(own: MeasuredCurve, others: Sequence[MeasuredCurve], *, slots: bool = False) -> MeasuredCurve:
     """Return a curve of the user's with the sizes and rank counts that it lacks, moved from those of other systems.
 
-    `others` are of the same operation and kind of library. What was measured stays as it is; `seen` tells it apart.
+    `others` are of the same operation and library; `slots` tells that devices share the slots of a host. What was
+    measured stays as it is; `seen` tells it apart.
     """
     sizes: dict[int, Array] = {}
     times: dict[int, Array] = {}
@@ -55,6 +58,7 @@ def filled(own: MeasuredCurve, others: Sequence[MeasuredCurve]) -> MeasuredCurve
         sizes_bytes=tuple(sizes[each] for each in order),
         times_s=tuple(times[each] for each in order),
         seen=tuple(seen[each] for each in order) if moved else (),
+        slack=spread.ON_SLOTS if slots else 1.0,
     )
 
 

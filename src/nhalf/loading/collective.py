@@ -19,7 +19,7 @@ from nhalf.fabric import Span, Topology
 from nhalf.laws.across_nodes import place
 from nhalf.laws.collective.table import LAWS
 from nhalf.laws.domain import nccl_in_domain
-from nhalf.loading.clusters import moved_curve, of_curve
+from nhalf.loading import clusters
 from nhalf.loading.links import link as read_link
 from nhalf.predict.band import TRANSPORT
 
@@ -138,7 +138,8 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
     mode = Mode.parse(asked.mode or "graph", where="--mode")
     system, origins = store.system(asked.system or "", curves=True, where="--on")
     _check_ranks(ranks, system.fabric)
-    name = store.find("library", asked.library or LIBRARY, where="--library")
+    measured = None if asked.library else clusters.library_of(system, LIBRARY)
+    name = store.find("library", asked.library or measured or LIBRARY, where="--library")
     architecture = system.device.architecture
     library, constants = store.library(name, architecture=architecture)
     span = system.fabric.span(ranks)
@@ -161,15 +162,16 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
         domain=known if library.at_home and nccl_in_domain(op, 1.0, ranks, known) else None,
         library=library,
         rule=_rule(holding, span, system.fabric, has),
-        curve=_curve(system, name, mode, op, ranks) or moved_curve(system, name, mode, op, ranks),
+        curve=_curve(system, name, mode, op, ranks) or clusters.moved_curve(system, name, mode, op, ranks),
         mode=mode,
         symmetric=kernels,
         doubt=_doubt(constants["stack.library.tuner_factor"]),
         nics=system.fabric.inter_rack is None or span.racks > 1,
     )
-    said = [("--library", name, "the most used")] if asked.library is None else []
+    why = "measured there" if measured else "the most used"
+    said = [("--library", name, why)] if asked.library is None else []
     said += [("--mode", str(mode), "engines decode in CUDA graphs")] if asked.mode is None else []
-    said += of_curve(question.curve)
+    said += clusters.of_curve(question.curve)
     pairs = launch_pairs(system.curves) or [
         pair
         for other in store.names("system")
