@@ -76,11 +76,11 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
         path=" ".join(bench),
     )
     if target:
-        text = report.stack_file(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat())
+        today = dt.datetime.now(tz=dt.UTC).date().isoformat()
         if cluster_file.like_of(Path(target)) is not None:
-            cluster_file.write(Path(target), cluster_file.stack_tables(text))
+            cluster_file.write(Path(target), report.stack(found, date=today))
         else:
-            write_text(Path(target), text)
+            write_text(Path(target), report.stack_file(found, date=today))
     if output_formats.write(lambda: report.document(found), "constants"):
         return
     canvas = output.canvas()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,17 +13,10 @@ from nhalf.errors import NoAnswerError, WeakEvidenceError
 from nhalf.evidence import gate
 from nhalf.evidence.comparison import compare
 from nhalf.loading.fitting import BATCHES, fitted, judged, marked, told, unread, used_for
-from nhalf.loading.measurements import measurements
 from nhalf.report import cluster_file
 from nhalf.report import fit as report
 from nhalf.report.fit_answer import Answer
-from nhalf.report.fit_links import link_tables
 from nhalf.report.fit_page import page
-
-if TYPE_CHECKING:
-    from nhalf.evidence.fit import Fit
-    from nhalf.evidence.table import Table
-    from nhalf.loading.fitting import Told
 
 _MARKED = {"--model": "llama-3.1-70b"}
 """The model whose messages are marked on the curve by the next command, where none is."""
@@ -71,7 +62,9 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     compared = compare(found, fitted((other,), said)[0]) if other is not None else None
     tripped, unknown = judged(found, asked)
     clusters = [file for file in files if not page_file.is_page(file)]
-    written = [text for file in clusters for text in _write(Path(file), found, tables, said, library)]
+    written = [
+        text for file in clusters for text in cluster_file.write_measured(Path(file), tables, found, library, said.like)
+    ]
     answer = Answer(
         fit=found, marks=marks, mark_doubts=doubts, comparison=compared, tripped=tripped,
         links=clusters[0] if clusters else "", written=written,
@@ -103,17 +96,3 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
         raise WeakEvidenceError(
             f"neither a latency nor a bandwidth: {refusal}", where=", ".join(logs), do="run the command above"
         )
-
-
-def _write(path: Path, found: Fit, read: list[Table], said: Told, library: str | None) -> list[str]:
-    """Write what logs hold into a cluster file, and return what became of each curve."""
-    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-    measured = measurements(read, library=library, today=today)
-    tables = {**link_tables(found, date=today), **({"measured": measured.entries} if measured.entries else {})}
-    if not tables:
-        raise WeakEvidenceError(
-            "no log holds a link or a collective that a step waits for", where="-o",
-            allowed="a sweep of sizes of one operation on known ranks", do="see what is missing, and measure it",
-        )  # fmt: skip
-    like = said.system.like or said.system.name if said.system is not None else measured.like
-    return [*cluster_file.write(path, tables, like=like), *measured.left_out]

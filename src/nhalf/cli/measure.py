@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import sys
 from pathlib import Path
@@ -135,14 +134,9 @@ def _write(path: Path, record: Record, like: str | None) -> None:
     from nhalf.catalog import store
     from nhalf.evidence.fit import fit
     from nhalf.evidence.readers.nhalf_run import tables_of
-    from nhalf.loading.measurements import measurements
-    from nhalf.report.fit_links import link_tables
 
     run = record.document()
-    tables, today = tables_of({**run, "doubts": []}, "nhalf measure"), dt.datetime.now(tz=dt.UTC).date().isoformat()
-    found = measurements(tables, library=str(run["backend"]), today=today)
-    known = [table for table in tables if table.rows]
-    links = link_tables(fit(known), date=today) if known else {}
+    tables = [table for table in tables_of({**run, "doubts": []}, "nhalf measure") if table.rows]
     named = store.find("system", like, where="--like") if like else ""
-    told = cluster_file.write(path, {**links, "measured": found.entries}, like=named)
-    output.tell(f"wrote {path}: {'; '.join([*told, *found.left_out]) or 'the links of messages'}")
+    told = cluster_file.write_measured(path, tables, fit(tables) if tables else None, str(run["backend"]), named)
+    output.tell(f"wrote {path}: {'; '.join(told) or 'the links of messages'}")

@@ -67,25 +67,18 @@ def is_sparse(sizes_bytes: Array) -> bool:
     return len(sizes_bytes) < _FEW or bool(np.max(sizes_bytes[1:] / sizes_bytes[:-1]) > _GAP)
 
 
-def through_points(sizes_bytes: Array, times_s: Array, grid: Array, shape_s: Array) -> Array:
-    """Return the times [s] on a grid of sizes [bytes] by a shape [s] there, moved through points.
+def _between(sizes_bytes: Array, times_s: Array, ranks: int, alike: Sequence[MeasuredCurve]) -> tuple[Array, Array]:
+    """Return sizes [bytes] and times [s] of one rank count with those between and beyond a few points.
 
     The offset of the points [ln] is straight between them in the logarithm of the size, and stays beyond them.
     """
-    at, known = np.log2(grid), np.log2(sizes_bytes)
-    offsets = np.log(times_s) - np.interp(known, at, np.log(shape_s))
-    found: Array = shape_s * np.exp(np.interp(at, known, offsets))
-    # The points themselves, to the last digit.
-    found[np.searchsorted(grid, sizes_bytes)] = times_s
-    return found
-
-
-def _between(sizes_bytes: Array, times_s: Array, ranks: int, alike: Sequence[MeasuredCurve]) -> tuple[Array, Array]:
-    """Return sizes [bytes] and times [s] of one rank count with those between and beyond a few points."""
     grid = np.unique(np.concatenate([sizes_bytes, *(_sizes(other) for other in alike)]))
     logs = np.array([np.log(np.asarray(other.time_s(grid, ranks))) for other in alike])
-    weights = _weights(np.log(times_s), logs[:, np.searchsorted(grid, sizes_bytes)])
-    return grid, through_points(sizes_bytes, times_s, grid, np.exp(weights @ logs))
+    at = np.searchsorted(grid, sizes_bytes)
+    shape = _weights(np.log(times_s), logs[:, at]) @ logs
+    times = np.exp(shape + np.interp(np.log2(grid), np.log2(sizes_bytes), np.log(times_s) - shape[at]))
+    times[at] = times_s  # to the last digit
+    return grid, times
 
 
 def _carried(

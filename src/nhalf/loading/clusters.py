@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -16,7 +15,7 @@ from nhalf.catalog.curves import of_cluster, of_library
 from nhalf.citation import Datum
 from nhalf.collective import Op
 from nhalf.curve import CurveKey, MeasuredCurve
-from nhalf.curve.moved import is_sparse, through_points
+from nhalf.curve.moved import filled, is_sparse
 from nhalf.errors import InputError
 from nhalf.layout import Group
 from nhalf.loading.defaults import Default
@@ -145,33 +144,11 @@ def _curve(scenario: Scenario, op: Op, nodes: int, by_ranks: dict[int, list[Meas
 
 def _moved(scenario: Scenario, own: MeasuredCurve) -> MeasuredCurve:
     """Return a curve with all sizes, and inside a node other ranks, by what the scenario takes there without it."""
-    shape = {ranks: _shape(scenario, own.key.op, ranks) for ranks in own.ranks}
-    grids, times, seen = {}, {}, {}
-    for ranks, sizes, seconds in zip(own.ranks, own.sizes_bytes, own.times_s, strict=True):
-        grids[ranks] = np.unique(np.concatenate([_GRID, sizes]))
-        between = np.exp(np.interp(np.log(grids[ranks]), np.log(_GRID), np.log(shape[ranks])))
-        times[ranks], seen[ranks] = through_points(sizes, seconds, grids[ranks], between), sizes
     most = scenario.system.fabric.devices_per_node if own.nodes == 1 else 1
-    for ranks in (2**power for power in range(1, most.bit_length())):
-        if ranks <= most and not own.covers(ranks):
-            near = min(own.ranks, key=lambda each: abs(math.log2(each / ranks)))
-            ratio = np.log(_shape(scenario, own.key.op, ranks) / shape[near])
-            grids[ranks], seen[ranks] = grids[near], np.array([])
-            times[ranks] = times[near] * np.exp(np.interp(np.log(grids[near]), np.log(_GRID), ratio))
-    order = sorted(grids)
-    return replace(
-        own,
-        ranks=tuple(order),
-        sizes_bytes=tuple(grids[each] for each in order),
-        times_s=tuple(times[each] for each in order),
-        seen=tuple(seen[each] for each in order),
-    )
-
-
-def _shape(scenario: Scenario, op: Op, ranks: int) -> Array:
-    """Return what a scenario takes for an operation [s], over the sizes of the grid."""
-    shape: Array = np.asarray(collective(scenario, op, Group(ranks=ranks), _GRID).value)
-    return shape
+    ranks = tuple(sorted({*own.ranks, *(2**power for power in range(1, most.bit_length()))}))
+    shapes = [np.asarray(collective(scenario, own.key.op, Group(ranks=each), _GRID).value) for each in ranks]
+    known = replace(own, ranks=ranks, sizes_bytes=(_GRID,) * len(ranks), times_s=tuple(shapes), log_sd=0.0)
+    return filled(own, [known])
 
 
 def with_excess(scenario: Scenario) -> Scenario:

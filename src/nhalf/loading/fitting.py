@@ -41,6 +41,11 @@ class Told:
     format_: str | None
     system: System | None
 
+    @property
+    def like(self) -> str:
+        """Return the system of the catalogue that the logs' machine is, or is like; empty where nobody says."""
+        return "" if self.system is None else self.system.like or self.system.name
+
 
 def told(
     *, op: str | None, ranks: str | None, nodes: str | None, mode: str | None, format_: str | None, system: str | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,17 +10,19 @@ import numpy as np
 
 from nhalf import units
 from nhalf.catalog.overlay import LIKE, merged
-from nhalf.catalog.reading import parse
 from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.files.reading import parse_toml, read_text
 from nhalf.files.toml import dumped
 from nhalf.files.writing import write_text
-from nhalf.loading.measurements import size_text, time_text
+from nhalf.loading.measurements import measurements, size_text, time_text
+from nhalf.report.fit_links import link_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from nhalf.evidence.fit import Fit
+    from nhalf.evidence.table import Table
     from nhalf.trace.study import Study
 
 _HEAD: Final = "# A cluster, as nhalf reads it with --on: docs/cluster-file.md says what may stand here.\n"
@@ -59,7 +62,7 @@ def write(path: Path, found: Mapping[str, Any], *, like: str = "") -> list[str]:
         result["in_model"] = [*kept, *found["in_model"]]
     lines = text.splitlines()
     head = lines[: next((place for place, line in enumerate(lines) if line[:1] != "#"), len(lines))]
-    last = {key: result.pop(key) for key in _LAST if key in result}
+    last: dict[str, Any] = {key: result.pop(key) for key in _LAST if key in result}
     write_text(path, ("\n".join(head) + "\n" if head else _HEAD) + dumped({**result, **last}))
     return [*told, *joined]
 
@@ -90,12 +93,6 @@ def like_of(path: Path) -> str | None:
     return str(tables.get(LIKE, "")) if {LIKE, "device"} & set(tables) else None
 
 
-def stack_tables(text: str) -> dict[str, Any]:
-    """Return the tables of a stack file, as `nhalf calibrate` writes it, with what its values share in each of them."""
-    found = parse(text, where="stack", dates={})
-    return {name: found[name] for name in ("band", "constants") if name in found}
-
-
 def of_trace(study: Study, *, date: str) -> dict[str, Any]:
     """Return what collectives took in the model of a trace [the list `in_model`], waiting for other ranks left out.
 
@@ -119,6 +116,22 @@ def of_trace(study: Study, *, date: str) -> dict[str, Any]:
             do="give the other ranks' files, and --model with --batch",
         )  # fmt: skip
     return {"in_model": entries}
+
+
+def write_measured(path: Path, tables: Sequence[Table], fit: Fit | None, library: str | None, like: str) -> list[str]:
+    """Write the collectives of logs and the links of their fit into a cluster file, and return what became of each.
+
+    Raises WeakEvidenceError when there is neither.
+    """
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    found = measurements(tables, library=library, today=today)
+    holds = {**(link_tables(fit, date=today) if fit else {}), **({"measured": found.entries} if found.entries else {})}
+    if not holds:
+        raise WeakEvidenceError(
+            "no log holds a link or a collective that a step waits for", where="-o",
+            allowed="a sweep of sizes of one operation on known ranks", do="see what is missing, and measure it",
+        )  # fmt: skip
+    return [*write(path, holds, like=like or found.like), *found.left_out]
 
 
 def _joined(
