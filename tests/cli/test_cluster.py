@@ -102,7 +102,7 @@ def test_a_graph_log_with_a_floor_of_80_us_costs_a_step_12_8_ms(tmp_path: Path) 
     assert collectives_s(mine, 4) == pytest.approx(12.8e-3 + excess, abs=20e-6)  # the logits are gathered once
     assert excess == pytest.approx(0.7e-3, rel=0.01)
     told = " ".join(detailed(*STEP, "4", "--on", mine).out.split())
-    assert f"--on {mine} all-reduce x4 of nccl, the rest as a100-sxm: measured, run.log," in told
+    assert f"--on {mine} all-reduce x4 of nccl, the rest as a100-sxm: measured with nccl 2.27.7, run.log," in told
     assert "--library nccl: measured there; vllm's own kernel was not, and is never inferred: --library vllm" in told
     brief = " ".join(invoke(*STEP, "4", "--on", mine).out.split())
     assert f"from {mine}: all-reduce x4 of nccl, the rest as a100-sxm." in brief
@@ -114,7 +114,7 @@ def test_random_clusters_come_back_to_one_per_cent(mode: str, tmp_path: Path) ->
     for number in range(15):
         floor_s, rate = 10 ** random.uniform(-5, -3.5), 10 ** random.uniform(10, 11.6)
         ranks = int(random.choice([2, 4, 8]))
-        name = log(tmp_path / f"{number}.log", lambda size, a=floor_s, b=rate: a + size / b,
+        name = log(tmp_path / f"{number}.log", line(1e6 * floor_s, 1e-9 * rate),
                    ranks=ranks, graph=20 * (mode == "graph"), device=H100)  # fmt: skip
         mine = cluster(tmp_path, f"{number}-{mode}.toml", name)
         (curve,) = own(mine)
@@ -219,6 +219,16 @@ def test_comments_at_the_top_and_values_by_hand_stay(tmp_path: Path) -> None:
     assert system.fabric.intra_node.latency_s == 2e-6
     assert origins["system.fabric.intra_node.latency_s"].kind == "given"
     assert origins["system.fabric.intra_node.latency_s"].source == "mine.toml"
+
+
+def test_a_saved_scenario_finds_the_file_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = cluster(tmp_path, "mine.toml", log(tmp_path / "run.log", line(80), graph=20))
+    saved = tmp_path / "saved.toml"
+    before = invoke(*STEP, "4", "--on", mine, "--save", str(saved), "--json").document["rows"][0]["step_s"]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert invoke("decode", str(saved), "--json").document["rows"][0]["step_s"] == before
 
 
 def test_the_users_catalogue_may_hold_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,7 +246,7 @@ def _named(curve: MeasuredCurve) -> str:
 
 def _why(curve: MeasuredCurve) -> str:
     """Return where a curve of the user's comes from, and what it stands in for."""
-    parts = ["measured", *(shown(text) for text in (curve.locator, curve.date) if text)]
+    parts = [f"measured with {curve.key.whose}", *(shown(text) for text in (curve.locator, curve.date) if text)]
     if curve.taken_in is not None:
         parts.append(f"in {curve.taken_in} mode, taken as it is in {curve.key.mode} mode")
     if curve.one_process:

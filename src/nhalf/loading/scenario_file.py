@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from nhalf.catalog.cluster import is_file
 from nhalf.errors import InputError, did_you_mean
 from nhalf.files.reading import read_toml
 from nhalf.loading.choices import Request
@@ -81,7 +82,8 @@ def read_request(path: Path) -> Request:
     _check_keys(content, path)
     given: dict[str, Any] = {name: content[name] for name in _KEYS if name in content}
     given |= {name: _found(given[name], path) for name in _FILES if name in given}
-    request = Request(model=_found(content["model"], path), systems=names(content["systems"], f"{path}: systems"))
+    systems = [_found(each, path) if is_file(each) else each for each in names(content["systems"], f"{path}: systems")]
+    request = Request(model=_found(content["model"], path), systems=tuple(systems))
     request = request.updated(given, lambda row: f"{path}: {row.name}")
     return replace(
         request,
@@ -178,7 +180,8 @@ def write_request(request: Request, scenarios: Sequence[Scenario] = (), *, folde
     can see what it rests on, and is told when the catalogue has moved since.
     """
     lines = [f"schema = {json.dumps(SCHEMA)}", f"model = {json.dumps(_named(request.model, folder))}"]
-    lines.append(f"systems = {json.dumps(list(request.systems))}")
+    systems = [_named(each, folder) if is_file(each) else each for each in request.systems]
+    lines.append(f"systems = {json.dumps(systems)}")
     for name in _KEYS:
         value = _value(request, BY_NAME[name])
         if value is not None:
