@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from nhalf.curve import MeasuredCurve
 
 SIZES = [2**power for power in range(3, 31)]
+ROOT = Path(__file__).parents[2]
 STEP = ("decode", "llama-3.1-70b", "--tp")
 A100, H100 = "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"
-FACTORS = {"all-reduce": lambda ranks: 2 * (ranks - 1) / ranks, "all-gather": lambda ranks: (ranks - 1) / ranks}
 
 
 def log(  # noqa: PLR0913  what a log says
@@ -334,6 +334,27 @@ def test_a_trace_brings_the_excess_in_the_model(tmp_path: Path) -> None:
     assert scenario.stack.collective_excess_s == pytest.approx(11e-6, rel=0.02)
     assert scenario.origins["stack.collective_excess_s"].kind == "measured"
     assert "the excess in the model" in invoke(*STEP, "4", "--on", mine).out.replace("\n", " ")
+
+
+def test_topo_trace_and_calibrate_write_into_the_same_file(tmp_path: Path) -> None:
+    mine = cluster(tmp_path, "mine.toml", log(tmp_path / "run.log", line(80), graph=20))
+    matrix = tmp_path / "matrix.txt"
+    names = [f"GPU{place}" for place in range(4)]
+    rows = ["\t".join([row, *(" X " if row == column else "NV12" for column in names)]) for row in names]
+    matrix.write_text("\n".join(["\t".join(["", *names]), *rows]) + "\n", encoding="utf-8")
+    assert invoke("topo", str(matrix), "-o", mine).code == 0  # an NV12 is as fast as in the like system
+    assert invoke("trace", str(ROOT / "tests" / "golden" / "trace" / "tp2_slow1"), "-o", mine).code == 0
+    runs = tmp_path / "runs.csv"
+    head = "model,system,engine,weight_dtype,isl,osl,concurrency,tp,tpot_s\n"
+    cells = [f"llama-3.1-70b,a100-sxm,vllm,fp8,1024,512,{load},4,{time}\n" for load, time in ((1, 0.03), (16, 0.04))]
+    runs.write_text(head + "".join(cells), encoding="utf-8")
+    assert invoke("calibrate", str(runs), "-o", mine).code == 0
+    system = store.system(mine, curves=True)[0]
+    assert system.fabric.devices_per_node == 4
+    assert [curve.key.op for curve in system.curves if curve.own] == [Op.ALL_REDUCE]
+    brief = invoke(*STEP, "4", "--on", mine).out.replace("\n", " ")
+    assert "all-reduce x4 of nccl, constants of the stack, the excess in the model, the rest as a100-sxm" in brief
+    assert "is in the file already" in invoke("fit", str(tmp_path / "run.log"), "-o", mine).out
 
 
 def test_constants_of_a_stack_are_taken_unless_another_is_named(tmp_path: Path) -> None:
