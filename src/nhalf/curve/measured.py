@@ -174,6 +174,10 @@ class MeasuredCurve:
         index = self.ranks.index(ranks)
         return not self.seen or len(self.seen[index]) == len(self.sizes_bytes[index])
 
+    def is_moved(self, ranks: int) -> bool:
+        """Return whether a curve of the user's was moved to this number of ranks, or some sizes of it."""
+        return bool(self.own) and not self.is_measured(ranks)
+
     def covers(self, ranks: int) -> bool:
         """Return whether a number of ranks is 1, was measured, or lies between two that were and runs their kernel."""
         between = self.ranks[0] < ranks < self.ranks[-1] and not (self.even_only and ranks % 2)

@@ -76,6 +76,7 @@ def _number(found: Answer) -> str:
         measured = next(row for row in found.rows if row.kind != "law" and row.size_bytes == size)
         key = question.curve.key
         where = "measured" if question.ranks in question.curve.ranks else "between measured rank counts"
+        where = "moved from what was measured" if question.curve.is_moved(question.ranks) else where
         where += f" on {key.system}, a sibling" if question.curve.lent_to else ""
         band = ""
         if measured.low_s is not None and measured.high_s is not None:

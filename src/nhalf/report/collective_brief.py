@@ -64,7 +64,8 @@ def _trust(found: Answer, size: float) -> str:
         if row.low_s is not None and row.high_s is not None:
             band = f"80 % range {units.format_time(row.low_s)} to {units.format_time(row.high_s)}, "
         where = f" on {key.system}, a sibling" if question.curve.lent_to else ""
-        return f"{band}measured{where} ({key.whose}, {key.mode} mode)."
+        how = "moved from what was measured" if question.curve.is_moved(question.ranks) else f"measured{where}"
+        return f"{band}{how} ({key.whose}, {key.mode} mode)."
     if at.plan is not None and question.library is not None:
         low, high = units.format_time(at.plan.low_s), units.format_time(at.plan.high_s)
         return f"Modelled, not measured: {low} to {high}."

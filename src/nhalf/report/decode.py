@@ -326,7 +326,7 @@ def _constants(comparison: Comparison, canvas: Canvas) -> None:
         )
     if row.curve is not None:
         key = f"{row.curve.key} x{row.tp}"
-        how = "moved from what was measured" if row.curve.own and not row.curve.is_measured(row.tp) else "measured"
+        how = "moved from what was measured" if row.curve.is_moved(row.tp) else "measured"
         canvas.paragraph(f"  all-reduce: {key}, {how} [{row.curve.source}]", indent="        ")
     for note in band_notes(row):
         canvas.paragraph(f"  {note}", indent="        ")
