@@ -233,6 +233,8 @@ def test_a_saved_scenario_finds_the_file_from_another_folder(tmp_path: Path, mon
 
 def test_the_users_catalogue_may_hold_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = cluster(tmp_path, "rack-7.toml", log(tmp_path / "run.log", line(80), graph=20))
+    linked = '\n[fabric.intra_node.latency]\nvalue = "2 us"\nsource = "p2p.log"\nlocator = "x"\nkind = "fitted"\n'
+    Path(mine).write_text(Path(mine).read_text(encoding="utf-8") + linked, encoding="utf-8")
     named = invoke(*STEP, "4", "--on", mine, "--json").document["rows"][0]["step_s"]
     monkeypatch.setenv("NHALF_CATALOG", mine)
     assert invoke(*STEP, "4", "--on", "rack-7", "--json").document["rows"][0]["step_s"] == named

@@ -90,7 +90,9 @@ def _check_sources() -> None:
     """Refuse a value of the user's whose source is none that is known."""
     yours = overlay.current()
     if yours:
-        overlay_checks.sources(yours.tables, sources(), f"{overlay.VARIABLE} {yours.name}")
+        # A cluster's values name the logs that they are of.
+        tables = {path: table for path, table in yours.tables.items() if "measured" not in table}
+        overlay_checks.sources(tables, sources(), f"{overlay.VARIABLE} {yours.name}")
 
 
 @cache
