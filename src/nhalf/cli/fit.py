@@ -55,7 +55,7 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     """Fit the benchmark logs in FILE...: a file, several, a folder, - for standard input, .gz as well."""
     asked = [gate.parse(text) for text in gates]
     model, batch, other, library = (flags.pop(name) for name in ("model", "batch", "other", "library"))
-    library = store.find("library", library, where="--library") if library else None
+    library = None if library is None else store.find("library", library, where="--library")
     said = told(**flags)
     found, refused, tables = fitted(logs, said)
     marks, doubts = marked(found, model, batch)

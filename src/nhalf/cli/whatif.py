@@ -40,7 +40,7 @@ def whatif(model: str | None, texts: tuple[str, ...], **given: Any) -> None:  # 
         _by_hand(by_hand, texts, given)
         return
     for name, value in by_hand.items():
-        if value:
+        if value is not None:
             raise InputError("MODEL says how many calls there are", where=f"--{name}", do="leave MODEL or it out")
     answer("whatif", model, texts, given)
 

@@ -9,6 +9,7 @@ from nhalf import units
 from nhalf.errors import InputError
 from nhalf.loading.links import link_of
 from nhalf.loading.purchase_options import factor_of, parse
+from nhalf.loading.readers import not_empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,8 +59,9 @@ def calls(given: Mapping[str, str | None], texts: Sequence[str]) -> Calls:
     InputError
         A number is missing or impossible, the calls take longer than the step, or an option is about something else.
     """
+    not_empty({f"--{name}": value for name, value in given.items()})
     for name in ("step", "calls", "each"):
-        if not given.get(name):
+        if given.get(name) is None:
             allowed, do = "MODEL, or --step, --calls and --each", "add --step 52ms --calls 100 --each 59us"
             raise InputError(f"--{name} is missing", where="nhalf whatif", allowed=allowed, do=do)
     step_s = units.parse(given["step"] or "", "time", where="--step")
@@ -82,8 +84,8 @@ def calls(given: Mapping[str, str | None], texts: Sequence[str]) -> Calls:
 def _link(given: Mapping[str, str | None]) -> tuple[float | None, str]:
     """Return what a message takes on the link that is given [s], and its name."""
     text, size = given.get("link"), given.get("size")
-    if not text:
-        if size:
+    if text is None:
+        if size is not None:
             raise InputError("a size is of use with a link", where="--size", do="add --link 5us,400GB/s")
         return None, ""
     link = link_of(text, where="--link")
