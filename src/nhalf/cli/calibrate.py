@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 
 import click
@@ -10,11 +9,11 @@ import numpy as np
 
 from nhalf.cli import flags, next_command, output, output_formats
 from nhalf.cli.help_pages import Grouped
-from nhalf.files.writing import write_text
 from nhalf.loading.case_options import options
 from nhalf.report import calibrate as report
 from nhalf.report import cluster_file
-from nhalf.report.validate import left_out
+from nhalf.report.validate import drafted, left_out
+from nhalf.report.view import View
 from nhalf.report.words import counted
 
 
@@ -33,8 +32,10 @@ from nhalf.report.words import counted
 def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, **defaults: str | None) -> None:
     """Refit the constants that the runs in BENCH... identify, and keep priors for the rest.
 
-    BENCH is a CSV case table with the column tpot_s, or output of vllm bench serve, sglang.bench_serving, genai-perf
-    or aiperf. Say what a file does not behind its name: run.json@tp=8,batch=16
+    BENCH is a CSV case table with the column tpot_s, or output of vllm bench serve, sglang.bench_serving, genai-perf,
+    aiperf or llama-bench. Say what a file does not behind its name: run.json@tp=8,batch=16. Where you know them, the
+    columns calls, call_us, pure_us and skew_us [us] say how many all-reduces a step has, how long one takes, how long
+    one that waits for no rank, and how far apart ranks come: waiting is taken out before anything is fitted.
     """
     from nhalf.calibrate.evidence import evidence
     from nhalf.calibrate.prior import prior
@@ -44,7 +45,8 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     from nhalf.loading.case_assumptions import assumptions
     from nhalf.loading.case_checks import findings
     from nhalf.loading.cases import cases
-    from nhalf.loading.measured import flags_of, measured_s, unflagged, unmeasured
+    from nhalf.loading.measured import flags_of, kept_tokens, measured_s, unflagged, unmeasured
+    from nhalf.loading.waiting import waiting, without
 
     flags.written_as(target, ".toml", "a stack, which is written as TOML")
     table = readers.read(bench)
@@ -56,10 +58,17 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     for text in left_out(flags=flags_of(table), unmeasured=missing):
         output.warn(text)
     times[~scored] = np.nan
+    kept = kept_tokens(table, times)
+    for text in drafted(kept, times, compared=False):
+        output.warn(text)
+    times[np.isfinite(kept)] = np.nan
     doubts = findings(loaded, times)
     if skip_doubtful:
         times[[doubt.row for doubt in doubts]] = np.nan
         output.warn(f"left out: {counted(len({doubt.row for doubt in doubts}), 'doubtful row')}")
+    times, waits = without(times, waiting(loaded, times))
+    for text in waits:
+        output.warn(text)
     runs = evidence(loaded, times)  # where no run can be used, its error says why, once
     for row, reason in enumerate(loaded.refused):
         if reason and np.isfinite(times[row]):
@@ -76,16 +85,15 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
         path=" ".join(bench),
     )
     if target:
-        today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-        if cluster_file.like_of(Path(target)) is not None:
-            cluster_file.write(Path(target), report.stack(found, date=today))
-        else:
-            write_text(Path(target), report.stack_file(found, date=today))
-    if output_formats.write(lambda: report.document(found), "constants"):
-        return
-    canvas = output.canvas()
-    report.write(found, canvas, next_command=_next(bench, target, worse=found.fit.worse))
-    output.write(canvas.text)
+        cluster_file.write_stack(Path(target), found)
+    command = _next(bench, target, worse=found.fit.worse)
+    output_formats.show(
+        View(
+            document=lambda: report.document(found), rows="constants",
+            brief=lambda: report.brief(found, next_command=command),
+            detail=lambda canvas: report.write(found, canvas, next_command=command),
+        )
+    )  # fmt: skip
 
 
 def _next(bench: tuple[str, ...], target: str | None, *, worse: bool) -> str:

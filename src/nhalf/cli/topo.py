@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -12,7 +11,8 @@ from nhalf.catalog.topology import GENERATIONS, lender, machine
 from nhalf.cli import flags, output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.cli.quantities import Count
-from nhalf.evidence.readers.source import Source
+from nhalf.evidence.readers.detection import text_of
+from nhalf.evidence.readers.source import sources
 from nhalf.evidence.readers.topo import read
 from nhalf.report import cluster_file
 from nhalf.report import topo as report
@@ -30,15 +30,14 @@ from nhalf.report import topo as report
 def topo(source: str, system: str | None, pcie: int | None, save: str | None) -> None:
     """Read `nvidia-smi topo -m` from SOURCE (a file, or - for standard input) into links.
 
-    Each cell becomes a link under nvidia-smi's letters, and the weakest edge of the ring of GPUs is named.
+    Read are `rocm-smi --showtopo` and `amd-smi topology` as well. Each cell becomes a link under the tool's letters,
+    and the weakest edge of the ring of GPUs is named.
     """
-    stdin = source == "-"
-    log = Source(name="stdin", content=sys.stdin.buffer.read()) if stdin else Source(name=source, path=Path(source))
-    text = "\n".join(line.text.rstrip("\n") for line in log.lines())
+    log = sources(source)[0][0]
     if save:
         flags.written_as(save, ".toml", "a cluster file, which is TOML")
         system = system or cluster_file.like_of(Path(save))
-    found = machine(read(text, where=log.name), on=system, pcie=pcie)
+    found = machine(read(text_of(log), where=log.name), on=system, pcie=pcie)
     if save:
         like = store.find("system", system, where="--on") if system else ""
         lent = lender(found, like) if like else ""

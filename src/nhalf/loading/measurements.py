@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,15 +24,6 @@ _LIBRARIES: Final = {
     "nccl-tests": "nccl", "NCCL Inspector": "nccl", "rccl-tests": "rccl",
 }  # fmt: skip
 """The libraries whose collectives tools time."""
-_SYSTEMS: Final = (
-    (r"GB300", "gb300-nvl72"), (r"GB200", "gb200-nvl72"), (r"GH200", "gh200"), (r"B300", "b300-sxm"),
-    (r"B200", "b200-sxm"), (r"H200", "h200-sxm"), (r"H20\b", "h20-sxm"), (r"H100.*NVL", "h100-nvl-pair"),
-    (r"H100.*PCIe", "h100-pcie"), (r"H100", "h100-sxm"), (r"A100.*SXM", "a100-sxm"), (r"A40\b", "a40-pair"),
-    (r"L40S", "l40s"), (r"V100.*SXM", "v100-sxm"), (r"RTX PRO 6000", "rtx-pro-6000"), (r"RTX 3090", "rtx-3090-pair"),
-    (r"RTX 4090", "rtx-4090-pair"), (r"RTX 5090", "rtx-5090-pair"), (r"GB10\b", "dgx-spark-pair"),
-    (r"MI300X", "mi300x"), (r"MI325X", "mi325x"), (r"MI355X", "mi355x"),
-)  # fmt: skip
-"""Systems of the catalogue by what logs call their devices, the longer names first."""
 _HASHED: Final = 16
 _REPEATS: Final = 3
 _TWO_DIGITS: Final = 2
@@ -42,11 +32,11 @@ _KIB, _MIB, _GIB = 2**10, 2**20, 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurements:
-    """What logs hold for a cluster file: `entries` for its list `measured`, what was left out, and the like system."""
+    """What logs hold for a cluster file: `entries` for its list `measured`, what was left out, and a device's name."""
 
     entries: Sequence[dict[str, Any]]
     left_out: Sequence[str]
-    like: str
+    device: str
 
 
 def measurements(tables: Iterable[Table], *, library: str | None, today: str) -> Measurements:
@@ -56,7 +46,7 @@ def measurements(tables: Iterable[Table], *, library: str | None, today: str) ->
     """
     entries: list[dict[str, Any]] = []
     left_out: list[str] = []
-    like = ""
+    device = ""
     for table in pooled(list(tables)):
         if not table.rows:
             continue
@@ -67,14 +57,9 @@ def measurements(tables: Iterable[Table], *, library: str | None, today: str) ->
         if why:
             left_out.append(f"{series.key}: {why}")
             continue
-        like = like or system_of(table.environment.get("device", ""))
+        device = device or table.environment.get("device", "")
         entries.append(_entry(table, series, library, today))
-    return Measurements(entries=entries, left_out=left_out, like=like)
-
-
-def system_of(device: str) -> str:
-    """Return the system of the catalogue that a device's name in a log means; empty where it means none."""
-    return next((name for pattern, name in _SYSTEMS if re.search(pattern, device, re.IGNORECASE)), "")
+    return Measurements(entries=entries, left_out=left_out, device=device)
 
 
 def _unusable(table: Table, series: Series) -> str:

@@ -14,7 +14,9 @@ from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.files.reading import parse_toml, read_text
 from nhalf.files.toml import dumped
 from nhalf.files.writing import write_text
+from nhalf.loading.fitting import system_of_device
 from nhalf.loading.measurements import measurements, size_text, time_text
+from nhalf.report.calibrate import stack, stack_file
 from nhalf.report.fit_links import link_tables
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from nhalf.evidence.fit import Fit
     from nhalf.evidence.table import Table
+    from nhalf.report.calibrate import Calibrated
     from nhalf.trace.study import Study
 
 _HEAD: Final = "# A cluster, as nhalf reads it with --on: docs/cluster-file.md says what may stand here.\n"
@@ -131,7 +134,19 @@ def write_measured(path: Path, tables: Sequence[Table], fit: Fit | None, library
             "no log holds a link or a collective that a step waits for", where="-o",
             allowed="a sweep of sizes of one operation on known ranks", do="see what is missing, and measure it",
         )  # fmt: skip
-    return [*write(path, holds, like=like or found.like), *found.left_out]
+    return [*write(path, holds, like=like or system_of_device(found.device)), *found.left_out]
+
+
+def write_stack(path: Path, found: Calibrated) -> None:
+    """Write the constants of a calibration into the cluster file at a path, or a stack file where there is none.
+
+    Raises InputError when the file there is no TOML.
+    """
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    if like_of(path) is None:
+        write_text(path, stack_file(found, date=today))
+    else:
+        write(path, stack(found, date=today))
 
 
 def _joined(
