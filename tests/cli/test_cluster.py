@@ -74,6 +74,10 @@ def line(floor_us: float, rate_gb_s: float = 150.0) -> Callable[[float], float]:
     return lambda size: floor_us * 1e-6 + size / (rate_gb_s * 1e9)
 
 
+def flat(floor_us: float) -> Callable[[float], float]:
+    return lambda _: floor_us * 1e-6
+
+
 def cluster(folder: Path, name: str, *logs: str, like: str = "") -> str:
     target = str(folder / name)
     result = invoke("fit", *logs, "-o", target, *(["--like", like] if like else []))
@@ -95,7 +99,7 @@ def own(system: str) -> list[MeasuredCurve]:
 
 
 def test_a_graph_log_with_a_floor_of_80_us_costs_a_step_12_8_ms(tmp_path: Path) -> None:
-    mine = cluster(tmp_path, "mine.toml", log(tmp_path / "run.log", lambda _: 80e-6, graph=20))
+    mine = cluster(tmp_path, "mine.toml", log(tmp_path / "run.log", flat(80), graph=20, sizes=SIZES[:18]))
     assert store.system(mine)[0].like == "a100-sxm"  # by the device that the log names
     scenario = nhalf.load("llama-3.1-70b", on=mine, tp=4)
     excess = 160 * scenario.stack.collective_excess_s
@@ -268,7 +272,7 @@ def test_one_measured_number_moves_the_curve_of_its_key(tp: int) -> None:
     asked = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", str(tp))
     before = invoke(*asked, "--json").document
     moved = invoke(*asked, "--measured", "all-reduce 16KiB x8 = 72us", "--json").document
-    ratio = {True: 72e-6 / 5.3e-6}[True]
+    ratio = 72e-6 / isolated(nhalf.load("llama-3.1-70b", on="h100-sxm", tp=8), 8)
     fixed = [found["rows"][0]["collective_fixed_s"] - 160 * 4.4e-6 for found in (before, moved)]
     assert fixed[1] / fixed[0] == pytest.approx(ratio, rel=0.1)
     assert moved["rows"][0]["kind"] == "modelled"
@@ -294,7 +298,7 @@ def test_a_measured_number_that_is_none_is_refused(text: str) -> None:
 
 
 def test_a_kernel_44_us_faster_saves_7_ms_of_160_calls(tmp_path: Path) -> None:
-    mine = cluster(tmp_path, "mine.toml", log(tmp_path / "run.log", lambda _: 67e-6, graph=20))
+    mine = cluster(tmp_path, "mine.toml", log(tmp_path / "run.log", flat(67), graph=20, sizes=SIZES[:18]))
     options = ["--option", "all-reduce=-44us", "--option", "all-reduce=23us", "--option", "all-reduce=x0.5"]
     found = invoke("whatif", "llama-3.1-70b", "--on", mine, "--tp", "4", "--batch", "1", *options, "--json").document
     less, to, half = ((each["step_before_s"] - each["step_after_s"]) * 1e3 for each in found["options"])
@@ -328,7 +332,7 @@ def test_a_step_known_by_its_numbers() -> None:
 
 
 def test_a_trace_brings_the_excess_in_the_model(tmp_path: Path) -> None:
-    mine = cluster(tmp_path, "mine.toml", log(tmp_path / "run.log", lambda _: 80e-6, graph=20))
+    mine = cluster(tmp_path, "mine.toml", log(tmp_path / "run.log", flat(80), graph=20, sizes=SIZES[:18]))
     text = Path(mine).read_text(encoding="utf-8")
     traced = '\n[[in_model]]\nop = "all-reduce"\nsize = "16 KiB"\nranks = 4\ntime = "91 us"\nfile = "r0.json"\n'
     Path(mine).write_text(text + traced, encoding="utf-8")
@@ -406,7 +410,7 @@ def test_a_file_that_is_not_there_and_one_that_is_no_cluster(tmp_path: Path) -> 
 
 
 def test_a_file_that_changes_is_read_anew(tmp_path: Path) -> None:
-    mine = cluster(tmp_path, "mine.toml", log(tmp_path / "run.log", lambda _: 80e-6, graph=20))
+    mine = cluster(tmp_path, "mine.toml", log(tmp_path / "run.log", flat(80), graph=20, sizes=SIZES[:18]))
     before = collectives_s(mine, 4)
     Path(mine).write_text(Path(mine).read_text(encoding="utf-8").replace("80 us", "40 us"), encoding="utf-8")
     assert before - collectives_s(mine, 4) == pytest.approx(160 * 40e-6, rel=1e-3)
