@@ -17,7 +17,9 @@ GROUPS: Final = {
     ),
     "Layout": ("--tp", "--pp", "--ep", "--attention-dp", "--cp", "--replicas", "--layout"),
     "Load": ("--batch", "--users", "--rate", "--context", "--isl", "--osl", "--weights", "--kv", "--chunk", "--model"),
-    "System": ("--on", "--engine", "--library", "--mode", "--links", "--stack", "--anchor", "--set", "--nodes"),
+    "System": (
+        "--on", "--engine", "--library", "--mode", "--measured", "--links", "--stack", "--anchor", "--set", "--nodes",
+    ),
     "Output": ("--output", "--junit", "--detail", "--explain", "--save", "--json", "--csv", "--md", "--all", "--help"),
 }  # fmt: skip
 """The groups of options in the order of a help page; what is in none of them is rare and comes last."""
@@ -49,7 +51,7 @@ EXAMPLES: Final = {
     ),
     "whatif": (
         "nhalf whatif llama-3.1-70b --on h100-sxm --weights fp8 --tp 16",
-        "nhalf whatif llama-3.1-70b --on h100-sxm --option nvlink.latency=x0.5",
+        "nhalf whatif --step 52ms --calls 100 --each 59us --option each=23us",
     ),
     "sweep": (
         "nhalf sweep llama-3.1-70b --on h100-sxm --tp 4,8 --axis batch=1:256:x2",
@@ -57,7 +59,7 @@ EXAMPLES: Final = {
     ),
     "lint": ("nhalf lint curve.csv", "nhalf lint curve.csv --json"),
     "doctor": ("nhalf doctor nccl-tests.log --on h100-sxm", "nhalf doctor pairs/ --on h100-sxm --model llama-3.1-70b"),
-    "fit": ("nhalf fit nccl-tests.log", "nhalf fit nccl-tests.log --model llama-3.1-70b -o links.toml"),
+    "fit": ("nhalf fit nccl-tests.log", "nhalf fit nccl-tests.log --model llama-3.1-70b -o mycluster.toml"),
     "measure": (
         "torchrun --nproc-per-node 2 -m nhalf measure",
         "nhalf measure --model llama-3.1-8b --tp 2 --batch 1,16 -o loop.json",
@@ -68,7 +70,7 @@ EXAMPLES: Final = {
     "calibrate": ("nhalf calibrate bench.csv -o my-stack.toml", "nhalf calibrate run.json@tp=8"),
     "simulate": ("nhalf simulate all-reduce --ranks 8 --size 16KiB --on h100-sxm", "nhalf simulate decode --help"),
     "trace": ("nhalf trace profiles/", "nhalf trace --diff before/ after/"),
-    "topo": ("nvidia-smi topo -m | nhalf topo -", "nhalf topo matrix.txt --on h100-sxm --save mine.toml"),
+    "topo": ("nvidia-smi topo -m | nhalf topo -", "nhalf topo matrix.txt --on h100-sxm -o mycluster.toml"),
     "explain": ("nhalf explain crossover", "nhalf explain"),
     "catalog": ("nhalf catalog systems", "nhalf catalog model llama-3.1-70b"),
 }

@@ -100,7 +100,8 @@ INPUTS: Final[tuple[Input, ...]] = (
     Input(name="model", part="request", column="model", cell="name", catalogue="model",
           commands=(*TABLES, LOOP), said=((LOOP, "Play this model's own collectives, a token at a time."),)),
     Input(
-        name="system", read=read.names, metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue.", part="request",
+        name="system", read=read.names, metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue, or cluster files.",
+        part="request",
         field="systems", flag="--on", column="system", cell="name", catalogue="system", axis=True, option=True,
         commands=(*SCENARIO, "crossover", *TABLES, LOOP), said=((LOOP, "With --model: compare with nhalf decode."),),
     ),
@@ -205,8 +206,13 @@ INPUTS: Final[tuple[Input, ...]] = (
         part="request", catalogue="file", option=True, commands=(*SCENARIO, "predict", "validate"),
     ),
     Input(
-        name="links", metavar="FILE", help="Links of the tiers, as `nhalf fit -o FILE` writes them.", part="request",
+        name="links", metavar="FILE", help="A file of links: [links.intra-node], [links.inter-node].", part="request",
         catalogue="file", option=True,
+    ),
+    Input(
+        name="measured", read=read.texts, metavar="'OP SIZE xK = TIME'", part="request",
+        commands=(*SCENARIO, "crossover"),
+        help="A collective that you measured: 'all-reduce 16KiB x8 = 7.2us'; may be repeated.",
     ),
     Input(
         name="set", read=read.changes, metavar="PATH=VALUE", part="request", field="changes",
