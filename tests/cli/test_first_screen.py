@@ -25,6 +25,7 @@ COMMANDS = {
     "decode": ("decode", "llama-3.1-70b", "--on", "h100-sxm"),
     "collective_systems": ("collective", "all-reduce", "--on", "h100-sxm,h200-sxm", "--ranks", "8"),
     "plan_systems": ("plan", *LLAMA[:2], "h100-sxm,h200-sxm", "--price", "$2,$3", "--goal", "cost"),
+    "doctor": ("doctor", str(LOGS / "nccl_tests" / "2025-06_all_reduce.txt"), "--on", "h100-sxm"),
     "trace": ("trace", str(GOLDEN / "trace" / "tp2_slow1"), "--links", "5us,400GB/s"),
 }
 OTHERS = {

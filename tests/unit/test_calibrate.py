@@ -15,6 +15,7 @@ from nhalf.calibrate.derive import ENOUGH, constants_of, from_pairs, half_widths
 from nhalf.calibrate.evidence import Evidence, evidence
 from nhalf.calibrate.fit import NOISE
 from nhalf.calibrate.prior import prior
+from nhalf.calibrate.routing import Routing
 from nhalf.calibrate.split import _intervals, splits
 from nhalf.calibrate.stack import refit
 from nhalf.errors import InputError, WeakEvidenceError
@@ -107,7 +108,7 @@ def test_many_steps_of_a_cluster_are_thinned_and_few_are_kept() -> None:
         runs,
         **{
             name: np.concatenate([getattr(runs, name)[few], *(getattr(runs, name)[many],) * 40])
-            for name in ("rows", "step_s", "model", "system", "generation", "engine", "cluster", "devices")
+            for name in ("rows", "step_s", "model", "system", "generation", "engine", "version", "cluster", "devices")
         },
         response=joined([runs.response.take(few), *(runs.response.take(many),) * 40]),
     )
@@ -130,7 +131,9 @@ def test_errors_that_were_left_out_do_not_see_their_own_group() -> None:
     times = np.array(runs.step_s)
     times[0] *= 2
     spoiled = replace(runs, step_s=times)
-    assert left_out(spoiled, PRIOR, by)[0] == pytest.approx(math.log(2), abs=0.05)
+    assert left_out(spoiled, PRIOR, by, Routing(costs={}, families={}, prior=PRIOR))[0] == pytest.approx(
+        math.log(2), abs=0.05
+    )
 
 
 def test_pairs_of_runs_pull_a_constant_between_prior_and_measurement() -> None:
@@ -308,7 +311,7 @@ def test_what_an_anchor_moved_says_so() -> None:
 
 @pytest.mark.parametrize("off", [1.0, 0.97, 1.1, 1.3])
 def test_a_measured_step_narrows_the_band_around_it_and_hardly_widens_another(off: float) -> None:
-    scenarios = [load("llama-3.1-70b", on="h100-sxm", tp=tp, batch=16, weights="fp8") for tp in (4, 8)]
+    scenarios = [load("llama-3.1-70b", on="h100-sxm", tp=tp, batch=16) for tp in (4, 8)]
     step = float(decode(scenarios[1]).value)
     moved = anchored(scenarios, [parse_anchor(f"tp=8,batch=16: {1e3 * step * off:.6f}ms")])
     before, after = ([_widths(each) for each in some] for some in (scenarios, moved))

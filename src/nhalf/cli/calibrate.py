@@ -13,7 +13,7 @@ from nhalf.cli.help_pages import Grouped
 from nhalf.files.writing import write_text
 from nhalf.loading.case_options import options
 from nhalf.report import calibrate as report
-from nhalf.report.validate import left_out
+from nhalf.report.validate import drafted, left_out
 from nhalf.report.view import View
 from nhalf.report.words import counted
 
@@ -27,10 +27,10 @@ from nhalf.report.words import counted
 def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, **defaults: str | None) -> None:
     """Refit the constants that the runs in BENCH... identify, and keep priors for the rest.
 
-    BENCH is a CSV case table with the column tpot_s, or output of vllm bench serve, sglang.bench_serving, genai-perf
-    or aiperf. Say what a file does not behind its name: run.json@tp=8,batch=16. Where you know them, the columns calls,
-    call_us, pure_us and skew_us [us] say how many all-reduces a step has, how long one takes, how long one that waits
-    for no rank, and how far apart ranks come: waiting is taken out before anything is fitted.
+    BENCH is a CSV case table with the column tpot_s, or output of vllm bench serve, sglang.bench_serving, genai-perf,
+    aiperf or llama-bench. Say what a file does not behind its name: run.json@tp=8,batch=16. Where you know them, the
+    columns calls, call_us, pure_us and skew_us [us] say how many all-reduces a step has, how long one takes, how long
+    one that waits for no rank, and how far apart ranks come: waiting is taken out before anything is fitted.
     """
     from nhalf.calibrate.evidence import evidence
     from nhalf.calibrate.prior import prior
@@ -40,7 +40,7 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     from nhalf.loading.case_assumptions import assumptions
     from nhalf.loading.case_checks import findings
     from nhalf.loading.cases import cases
-    from nhalf.loading.measured import flags_of, measured_s, unflagged, unmeasured
+    from nhalf.loading.measured import flags_of, kept_tokens, measured_s, unflagged, unmeasured
     from nhalf.loading.waiting import waiting, without
 
     flags.written_as(target, ".toml", "a stack, which is written as TOML")
@@ -53,6 +53,10 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     for text in left_out(flags=flags_of(table), unmeasured=missing):
         output.warn(text)
     times[~scored] = np.nan
+    kept = kept_tokens(table, times)
+    for text in drafted(kept, times, compared=False):
+        output.warn(text)
+    times[np.isfinite(kept)] = np.nan
     doubts = findings(loaded, times)
     if skip_doubtful:
         times[[doubt.row for doubt in doubts]] = np.nan

@@ -17,6 +17,7 @@ from nhalf.loading.fitting import (
     BATCHES,
     THEMSELVES,
     compared,
+    examined,
     fitted,
     judged,
     marked,
@@ -36,6 +37,16 @@ _MARKED = {"--model": "llama-3.1-70b"}
 """The model whose messages are marked on the curve by the next command, where none is."""
 
 
+def _listed(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """Write the names of the formats where they are asked for, and end."""
+    if value != "list":
+        return value
+    from nhalf.evidence.readers.detection import known
+
+    output.write("".join(f"{name}\n" for name in known()))
+    return context.exit()
+
+
 @click.command(cls=Grouped)
 @click.argument("logs", nargs=-1, required=True, metavar="FILE...")
 @click.option("--op", metavar="OP", help="The operation, where a log does not say: all-reduce, ...")
@@ -46,6 +57,8 @@ _MARKED = {"--model": "llama-3.1-70b"}
     "--format",
     "format_",
     metavar="NAME",
+    is_eager=True,
+    callback=_listed,
     help="nccl-tests, osu, perftest, csv, ...; `--format list` names all.  [default: by content]",
 )
 @click.option("--on", "system", metavar="SYSTEM", help="What the ranks ran on: compares with its link.")
@@ -82,6 +95,7 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     links = [file for file in files if not page_file.is_page(file)]
     answer = Answer(
         fit=found, marks=marks, mark_doubts=doubts, comparison=comparison, tripped=tripped,
+        doctor=examined(found),
         contests=contests(every.curves, message_bytes(model)),
         links=links[0] if links else "", again=next_command.command("fit", None if model else _MARKED),
         **used_for(model, said, found),

@@ -65,7 +65,7 @@ def expected_link(fit: CurveFit, system: System) -> Link:
     return fabric.inter_node if across else fabric.intra_node
 
 
-def _ceiling(fit: CurveFit, system: System) -> float:
+def ceiling(fit: CurveFit, system: System) -> float:
     """Return the bus bandwidth [bytes/s] that the links of a system allow the ranks of a fit.
 
     Rings across nodes run side by side over every NIC of a node, up to one for each of its ranks; a message between two
@@ -134,7 +134,7 @@ def _not_the_link(fit: CurveFit, system: System | None) -> Iterator[Note]:
                    "error of units (columns are seconds, time_us, time_ms), or software")  # fmt: skip
         return
     if system is not None and fit.bandwidth is not None:
-        link = _ceiling(fit, system)
+        link = ceiling(fit, system)
         seen = _bus_bandwidth(fit)
         if seen is not None and seen < link / _SLOW_LINK:
             yield Note(code="not-the-link", text=f"the largest messages see {units.format_bandwidth(seen)} of bus "
@@ -164,7 +164,7 @@ def _bus_bandwidth(fit: CurveFit) -> float | None:
 
 def _above_the_link(fit: CurveFit, system: System) -> list[Note]:
     """Return a note where the bus bandwidth exceeds the link: an all-reduce was then added up in the network."""
-    seen, link = _bus_bandwidth(fit), _ceiling(fit, system)
+    seen, link = _bus_bandwidth(fit), ceiling(fit, system)
     if seen is None or seen <= link:
         return []
     text = f"a bus bandwidth of {units.format_bandwidth(seen)} is above the link ({units.format_bandwidth(link)})"

@@ -65,6 +65,8 @@ def is_open(found: Estimate) -> bool:
 def nothing_to_fit(series: Series) -> str:
     """Return why a series holds neither a latency nor a bandwidth, or nothing where it may."""
     count = int(series.good.sum())
+    if series.refusal:
+        return series.refusal
     if series.key.ranks == 1:
         return "each process ran alone (n = 1): nothing was sent, so there is neither a latency nor a bandwidth"
     if count == 0:

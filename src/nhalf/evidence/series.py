@@ -63,7 +63,8 @@ class Series:
     `low_s` and `high_s` [s] bound each median by what was printed; `in_place_s` [s] is nan where there was none.
     `rows` counts what was read, `spikes` marks the points that stand alone far above their neighbours, and
     `wrong_sizes_bytes` are those whose results were wrong; both are left out. `streamed`, `size_is`, `figures`,
-    `notes` and `skipped` are as in the table it came from; `device` is what the ranks ran on, where the log names it.
+    `notes`, `skipped` and `refusal` are as in the table it came from; `device` is what the ranks ran on, where the log
+    names it.
     """
 
     key: SeriesKey
@@ -83,6 +84,7 @@ class Series:
     figures: tuple[Figure, ...] = ()
     notes: tuple[Note, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    refusal: str = ""
 
     @property
     def good(self) -> Flags:
@@ -122,6 +124,7 @@ def of_table(table: Table) -> Series:
         figures=table.figures,
         notes=table.notes,
         skipped=table.skipped,
+        refusal=table.refusal,
     )
 
 

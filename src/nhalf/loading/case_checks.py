@@ -28,7 +28,7 @@ _UNITS: Final = {"ms": 1e3, "us": 1e6}
 _NAMES: Final = ("id", "curve", "source", "file")
 """Columns that name a measurement: one that was written down twice may have two names."""
 _ABOUT: Final = 3.0
-"""The 855 measured steps that ship are 0.57 to 2.7 times their prediction: a wrong unit is as near to its factor."""
+"""The 1,167 measured steps that ship are 0.63 to 3.8 times their prediction: a wrong unit is as near to its factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

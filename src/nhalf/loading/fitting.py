@@ -123,6 +123,15 @@ def judged(found: Fit, asked: Sequence[Gate]) -> tuple[list[str], WeakEvidenceEr
     return tripped, unknown
 
 
+def examined(found: Fit) -> str:
+    """Return the verdict of the doctor in one line, where a system is named; empty otherwise."""
+    if found.system is None:
+        return ""
+    from nhalf.loading.doctoring import first_line
+
+    return first_line(found)
+
+
 def used_for(model: str | None, said: Told, found: Fit) -> dict[str, Any]:
     """Return which step a link is used for, as far as the flags, or the devices that a log names, say."""
     answer: dict[str, Any] = {"model": model} if model else {}

@@ -32,6 +32,8 @@ _SHOWN_ABOVE = ("switch", "one-line", "gap")  # the tables say it
 def write(answer: Answer, canvas: Canvas) -> None:
     """Write the verdicts, what tripped or moved, then each curve, the marks, and what to run next."""
     curves = answer.fit.curves
+    if answer.doctor:
+        canvas.paragraph(answer.doctor, bold=True)
     canvas.paragraph("\n".join(of_curve(curve) for curve in curves[:_SHOWN]), bold=True)
     if len(curves) > _SHOWN:
         canvas.paragraph(f"and {len(curves) - _SHOWN} more curves below")

@@ -28,7 +28,8 @@ class Answer:
 
     `contests` say which of several curves is faster from where on. `links` names the file that the fitted links go to,
     if any; `again` is the command line without a file to write. A step is predicted for `model` on `system`, a node of
-    which has `devices_per_node`; `named` is the device that the log names.
+    which has `devices_per_node`; `named` is the device that the log names. `doctor` is the verdict of
+    `nhalf doctor` where a system is named.
     """
 
     fit: Fit
@@ -43,6 +44,7 @@ class Answer:
     system: str = "h100-sxm"
     devices_per_node: int = 8
     named: str = ""
+    doctor: str = ""
 
 
 def commands(answer: Answer) -> list[str]:

@@ -42,7 +42,7 @@ def brief(answer: Answer) -> Brief:
     named = f"The log names {answer.named}: taken as {answer.system}." if answer.named else ""
     closing = [_per_token(answer), named, settle, _written(answer)]
     return Brief(
-        verdict=verdict,
+        verdict=[answer.doctor, *verdict] if answer.doctor else verdict,
         number=number,
         title=_title(curves[0]) if len(curves) == 1 else f"{counted(len(curves), 'curve')}, 95 % in brackets",
         bars=_bars(curves[0]) if len(curves) == 1 else None,

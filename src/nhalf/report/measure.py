@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
+from nhalf.evidence.probe.in_loop import IN_A_LOOP
 from nhalf.evidence.verdict import QUANTITIES, of_curve
 from nhalf.report.document import envelope
 from nhalf.report.fit import write_curve, write_skipped, write_summary
@@ -67,9 +68,14 @@ def write(answer: Answer, canvas: Canvas) -> None:
     if answer.fit is not None:
         _fit(answer.fit, canvas)
     _extras(answer.extras, canvas)
+    write_how(answer, canvas)
+    canvas.following(_next(answer))
+
+
+def write_how(answer: Answer, canvas: Canvas) -> None:
+    """Write how a run was measured, and what to doubt."""
     _how(answer.run, canvas)
     _doubts(answer.run, canvas)
-    canvas.following(_next(answer))
 
 
 def _verdicts(fit: Fit, canvas: Canvas) -> None:
@@ -101,7 +107,8 @@ def _extras(extras: Extras, canvas: Canvas) -> None:
 def _how(run: Mapping[str, Any], canvas: Canvas) -> None:
     """Write how each curve was measured."""
     canvas.heading("How it was measured")
-    curves = [curve for curve in run["curves"] if any(point["rounds_ns"] for point in curve["points"])]
+    curves = [curve for curve in run["curves"]
+              if curve["sync"] != IN_A_LOOP and any(point["rounds_ns"] for point in curve["points"])]  # fmt: skip
     if len(curves) <= _ROWS:
         names = ["<curve", "<times", "<start", "rounds", "smallest", "95 % of its median", "least", "apart"]
         canvas.table(names, [_row(curve) for curve in curves])

@@ -14,7 +14,7 @@ from nhalf import units
 from nhalf.loading.case_assumptions import assumptions
 from nhalf.loading.predictions import NUMBERS
 from nhalf.predict import incast
-from nhalf.report.document import envelope
+from nhalf.report.document import envelope, of
 from nhalf.report.view import Bars, Brief
 from nhalf.report.words import INCAST, counted
 
@@ -166,10 +166,7 @@ def document(found: Predictions) -> dict[str, Any]:
         {
             "line": found.cases.table.line(row),
             "predicted_tpot_s": _number(found.tpot_s[row]),
-            "low_s": _number(found.low_s[row]),
-            "high_s": _number(found.high_s[row]),
-            "ttft_low_s": _number(found.ttft_low_s[row]),
-            "ttft_high_s": _number(found.ttft_high_s[row]),
+            **{name: _number(getattr(found, name)[row]) for name in ("low_s", "high_s", "ttft_low_s", "ttft_high_s")},
             "binding": found.binding[row] or None,
             **{name: _number(found.numbers[name][row]) for name in NUMBERS if not name.startswith(("tpot", "ttft"))},
             "fits_memory": found.fits_memory[row] or None,
@@ -177,10 +174,7 @@ def document(found: Predictions) -> dict[str, Any]:
         }
         for row in range(len(found.refused))
     ]
-    assumed = [
-        {"column": each.column, "value": each.value, "rows": each.rows, "reason": each.reason}
-        for each in assumptions(found.cases)
-    ]
+    assumed = [of(each, "column", "value", "rows", "reason") for each in assumptions(found.cases)]
     return envelope("predict", {"rows": rows, "assumed": assumed, "doubts": doubts(found)})
 
 
