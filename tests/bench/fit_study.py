@@ -199,7 +199,7 @@ def parameters(curves: dict[Key, Group]) -> None:
                         continue
                     told = getattr(part, name) is not None
                     held = (found.low or 0.0) <= truth.value <= (found.high or np.inf)
-                    width = found.high / found.low if told else np.nan
+                    width = (found.high or np.inf) / found.low if found.low and told else np.nan
                     rows[cut, name].append((told, held, width, abs(found.value / truth.value - 1.0)))
     for (cut, name), found in rows.items():
         told, held, width, off = np.array(found, dtype=float).T

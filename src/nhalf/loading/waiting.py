@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from nhalf.errors import InputError
 from nhalf.evidence.waiting import SAID, is_mostly, waited_s
-from nhalf.loading.measured import LONGEST_S, measured_s
+from nhalf.loading.case_columns import number_of
+from nhalf.loading.measured import LONGEST_S
 from nhalf.predict.response import CONSTANTS, response
 from nhalf.units import format_time
 
@@ -101,9 +103,16 @@ def columns(table: Table) -> dict[str, Array]:
 
 
 def _column(table: Table, name: str) -> Array:
-    if name not in table.header:
-        return np.full(len(table.rows), np.nan)
-    return measured_s(table, name) * (1.0 if name == "calls" else 1e-6)
+    found, unit = np.full(len(table.rows), np.nan), 1.0 if name == "calls" else 1e-6
+    for row, text in enumerate(table.column(name)):
+        if text.strip():
+            found[row] = number_of(text) * unit
+            if not 0.0 < found[row] < np.inf:
+                what = f"{name} {text!r} is no number above 0"
+                raise InputError(
+                    what, where=table.place(row), allowed="such as 160" if unit == 1.0 else "such as 600 [us]"
+                )
+    return found
 
 
 def of_group(group: Group, steps: Response, times_s: Array, said: Mapping[str, Array]) -> list[Waiting]:
