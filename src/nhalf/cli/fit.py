@@ -92,12 +92,13 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     marks, doubts = marked(found, model, batch)
     comparison, every = compared(logs, other, said, found)
     tripped, unknown = judged(found, asked)
+    again = {**({} if model else _MARKED), **({"--compare": True} if other == THEMSELVES else {})}
     links = [file for file in files if not page_file.is_page(file)]
     answer = Answer(
         fit=found, marks=marks, mark_doubts=doubts, comparison=comparison, tripped=tripped,
         doctor=examined(found),
         contests=contests(every.curves, message_bytes(model)),
-        links=links[0] if links else "", again=next_command.command("fit", None if model else _MARKED),
+        links=links[0] if links else "", again=next_command.command("fit", again),
         **used_for(model, said, found),
     )  # fmt: skip
     output_formats.show(

@@ -57,7 +57,7 @@ EXAMPLES: Final = {
     ),
     "lint": ("nhalf lint curve.csv", "nhalf lint curve.csv --json"),
     "doctor": ("nhalf doctor nccl-tests.log --on h100-sxm", "nhalf doctor pairs/ --on h100-sxm --model llama-3.1-70b"),
-    "fit": ("nhalf fit nccl-tests.log", "nhalf fit nccl-tests.log --model llama-3.1-70b -o links.toml"),
+    "fit": ("nhalf fit nccl-tests.log", "nhalf fit before.log after.log --compare --model llama-3.1-70b"),
     "measure": (
         "torchrun --nproc-per-node 2 -m nhalf measure",
         "nhalf measure --model llama-3.1-8b --tp 2 --batch 1,16 -o loop.json",
