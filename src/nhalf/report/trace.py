@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nhalf.trace.study import Study
 
 _MOSTLY = 2 / 3
+_NOTABLE = 0.01  # of a step
 _MOST_ROWS, _MOST_NOTES, _MOST_RANKS, _LONGEST_NAME = 8, 8, 8, 34
 
 
@@ -90,9 +91,17 @@ def verdict(study: Study) -> str:
     if study.timeline.waits_known and not study.verdict.stragglers:
         named = "No rank" if study.timeline.meetings.whole else "None of the ranks with a trace"
         first += f" {named} is shown to be a straggler."
+    if (more := _unrecognised(study)) >= _NOTABLE:
+        first += f" Kernels that sound like communication and match no pattern take {percent(more)} more."
     if study.lost:
         first = f"Damage took {percent(study.lost)} of the events; of the rest: {first[0].lower()}{first[1:]}"
     return first
+
+
+def _unrecognised(study: Study) -> float:
+    """Return the part of the steps of the first rank that kernels take which may be communication too."""
+    steps = len(study.timeline.labels) * study.mean.step_s
+    return sum(study.timeline.traces[0].suspects.values()) / steps if steps else 0.0
 
 
 def _shorter(study: Study, one: Straggler) -> str:
