@@ -22,6 +22,8 @@ from nhalf.evidence.table import Note, Table
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from nhalf.evidence.table import SizeIs
+
 _OPS: Final = {
     **dict.fromkeys(("allr", "all_reduce"), Op.ALL_REDUCE),
     **dict.fromkeys(("allg", "all_gather"), Op.ALL_GATHER),
@@ -102,7 +104,7 @@ class _Run:
         found = self.sweep.ratio
         op = self.op or (implied_op(found) if found else None)
         ranks, told = self.sweep.ranks(op, self.ranks)
-        part = "total" if self.tool.totals else ""
+        part: SizeIs = "total" if self.tool.totals else ""
         return Table(
             file=self.sweep.source,
             tool=self.tool.name,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError
 from nhalf.evidence.readers.detection import texts
-from nhalf.evidence.readers.source import STDIN, sources
+from nhalf.evidence.readers.source import sources
+from nhalf.files.reading import STDIN
 from nhalf.loading.bench import block, llama, perf, serving
 from nhalf.loading.bench.numbers import CONCURRENCY_BY, UNSAID
 from nhalf.loading.case_columns import DEGREES, NAMES, NUMBERS
