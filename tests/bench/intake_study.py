@@ -5,8 +5,8 @@
 The formats of the table in tests/logs/intake.py are damaged COUNT times in all (100,000 if nothing is said): a digit
 changed, lost or added, lines lost, doubled or swapped, a word lost or moved, a unit renamed, the file cut at either
 end, bytes flipped, or all that tests/fuzz/mutation.py does. An answer is silent when no line was skipped and no note
-was added. It is wrong when the operation or the ranks are others, or the latency or the bandwidth differs by more than 15 %
-from that of the whole log. Printed are the counts by format and by damage, and the first wrong ones of each.
+was added. It is wrong when the operation or the ranks are others, or the latency or the bandwidth differs by more than
+15 % from that of the whole log. Printed are the counts by format and by damage, and the first wrong ones of each.
 """
 
 from __future__ import annotations
