@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from nhalf.collective import Mode, Op
 from nhalf.evidence.readers.columns import Vocabulary, events, note
@@ -21,8 +21,6 @@ from nhalf.evidence.table import Note, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from nhalf.evidence.table import SizeIs
 
 _OPS: Final = {
     **dict.fromkeys(("allr", "all_reduce"), Op.ALL_REDUCE),
@@ -104,7 +102,7 @@ class _Run:
         found = self.sweep.ratio
         op = self.op or (implied_op(found) if found else None)
         ranks, told = self.sweep.ranks(op, self.ranks)
-        part: SizeIs = "total" if self.tool.totals else ""
+        part: Literal["total", ""] = "total" if self.tool.totals else ""
         return Table(
             file=self.sweep.source,
             tool=self.tool.name,

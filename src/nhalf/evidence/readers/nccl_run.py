@@ -167,7 +167,11 @@ class Run:
             dtype=rows[0].type,
             label=_label(rows[0]),
             points=points,
-            environment={**self.settings, **({"device": self.devices[0].name} if self.devices else {})},
+            environment={
+                **self.settings,
+                **self._where(),
+                **({"device": self.devices[0].name} if self.devices else {}),
+            },
             notes=tuple(self._notes(what, rows, alone=alone, known_nodes=nodes is not None)),
         )
 
@@ -197,6 +201,11 @@ class Run:
         if not self.devices or min(device.rank for device in self.devices) > 0 or ranks != self._counts()[0]:
             return None
         return len({device.host for device in self.devices})
+
+    def _where(self) -> dict[str, str]:
+        """Return the device of the first rank and the hosts, where the ranks are listed."""
+        hosts = sorted({device.host for device in self.devices})
+        return {"device": self.devices[0].name, "hosts": ",".join(hosts)} if self.devices else {}
 
     def _quantity(self) -> Timing:
         if self.settings.get("graph", "0") != "0":

@@ -65,6 +65,14 @@ def read_each(
     return tables, refused
 
 
+def read_source(source: Source, *, in_folder: bool = False) -> list[Table]:
+    """Return the tables of one file, by its content.
+
+    Raises InputError when it cannot be read, or was named and is in no known format.
+    """
+    return _read_one(source, None, in_folder=in_folder)
+
+
 def _without_rows(name: str, error: InputError) -> Table:
     """Return the table of a file that cannot be read, with the line where that shows, as far as the error has one."""
     line = error.where.removeprefix(f"{name}:")

@@ -109,8 +109,8 @@ class Source:
         try:
             with self.path.open("rb") as stream:
                 return stream.read(len(_PARQUET))
-        except OSError as error:
-            raise _unreadable(self.name, error.strerror or str(error)) from error
+        except (OSError, ValueError) as error:  # a name may hold a null
+            raise _unreadable(quoted(self.name), getattr(error, "strerror", "") or str(error)) from error
 
 
 def sources(given: str | Path) -> list[tuple[Source, bool]]:

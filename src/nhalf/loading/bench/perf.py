@@ -20,6 +20,9 @@ _NAMES = {
 }
 _LABEL = re.compile(r"(?P<name>[A-Za-z ]+?)\s*(?:\((?P<unit>[^)]*)\))?")
 
+_LONGEST = 1000
+"""Characters of a line that are looked at: a line of an export is shorter."""
+
 
 def rows(text: str) -> list[dict[str, str]]:
     """Return the run in a text; none where it is of another format.
@@ -59,7 +62,7 @@ def _of_csv(text: str) -> dict[str, float]:
     """Return the metrics of an export in SI units: `Metric,avg,...` tables, one below the other."""
     found: dict[str, float] = {}
     header: list[str] = []
-    for cells in csv.reader(io.StringIO(text)):
+    for cells in csv.reader(line[:_LONGEST] for line in io.StringIO(text)):
         if cells and cells[0].strip() == "Metric":
             header = [name.strip().lower() for name in cells]
             continue
