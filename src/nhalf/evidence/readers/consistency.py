@@ -36,12 +36,22 @@ def checked(table: Table) -> Table:
                            f"{units.format_bandwidth(largest / fast[-1].seconds)}")  # fmt: skip
     elif not table.refusal:
         odd |= dict.fromkeys(fast, "it is faster than any link by far: its size or its time is damaged")
-    table = replace(table, notes=(*table.notes, *_doubtful(table, odd)))
+    table = replace(table, notes=(*table.notes, *_unsaid(table), *_doubtful(table, odd)))
     if not odd:
         return table
     skipped = tuple(Skipped(file=table.file, line=point.line, why=why) for point, why in odd.items())
     kept = tuple(point for point in table.points if point not in odd)
     return replace(table, points=kept, skipped=(*table.skipped, *skipped))
+
+
+def _unsaid(table: Table) -> Iterable[Note]:
+    """Yield what a log of sizes does not say of its operation and its ranks."""
+    told = {note.code for note in table.notes} if table.points else {"op-unknown", "ranks-unknown"}
+    if table.op is None and "op-unknown" not in told and "fused" not in told:
+        which = f"nhalf knows no operation {table.test}" if table.test else "the operation is not in the log"
+        yield Note(code="op-unknown", text=f"{which}: say --op")
+    if table.ranks is None and "ranks-unknown" not in told:
+        yield Note(code="ranks-unknown", text="the number of ranks is not in the log: say --ranks")
 
 
 def _doubtful(table: Table, odd: Mapping[Point, str]) -> Iterable[Note]:
