@@ -24,6 +24,7 @@ COMMANDS = {
     "doctor": "Whether your logs are normal, and the likeliest cause and remedy where they are not.",
     "fit": "Alpha, beta and the whole curve from the logs you already have, with intervals and refusals.",
     "measure": "Times links and collectives here, on one machine or many, and fits what it measured.",
+    "lab": "The article's claims on this machine: predicted from its links, then measured, on real ranks.",
     "predict": "Every row of a table of serving runs: time per token, its band, what binds, or why not.",
     "validate": "Predictions against your measurements: error, bias and coverage, with limits that can fail.",
     "calibrate": "The constants of your stack from serving benchmarks, and which of them the runs cannot tell.",

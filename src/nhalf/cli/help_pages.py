@@ -58,7 +58,11 @@ EXAMPLES: Final = {
     "lint": ("nhalf lint curve.csv", "nhalf lint curve.csv --json"),
     "doctor": ("nhalf doctor nccl-tests.log --on h100-sxm", "nhalf doctor pairs/ --on h100-sxm --model llama-3.1-70b"),
     "fit": ("nhalf fit nccl-tests.log", "nhalf fit nccl-tests.log --model llama-3.1-70b -o links.toml"),
-    "measure": ("nhalf measure -o run.json", "torchrun --nproc-per-node 2 -m nhalf measure"),
+    "measure": (
+        "torchrun --nproc-per-node 2 -m nhalf measure",
+        "nhalf measure --model llama-3.1-8b --tp 2 --batch 1,16 -o loop.json",
+    ),
+    "lab": ("nhalf lab", "nhalf lab --short -o lab.html"),
     "predict": ("nhalf predict cases.csv -o out.csv", "nhalf predict cases.csv --on h100-sxm --model llama-3.1-70b"),
     "validate": ("nhalf validate --builtin", "nhalf validate runs.csv --fail-if 'p90>=40%'"),
     "calibrate": ("nhalf calibrate bench.csv -o my-stack.toml", "nhalf calibrate run.json@tp=8"),
@@ -79,7 +83,7 @@ QUESTIONS: Final = (
 """What people come with, and the command that answers."""
 _ROOMS: Final = (
     ("predict", "decode  plan  buy  whatif  compare  crossover  sweep"),
-    ("measure", "measure  fit  doctor  topo  trace  lint"),
+    ("measure", "measure  lab  fit  doctor  topo  trace  lint"),
     ("your data", "predict  validate  calibrate"),
     ("look up", "link  collective  simulate  catalog  explain"),
 )

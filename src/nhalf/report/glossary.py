@@ -9,7 +9,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError, did_you_mean
-from nhalf.report.document import envelope
+from nhalf.report.document import envelope, of
 from nhalf.report.fields import FIELDS
 
 if TYPE_CHECKING:
@@ -108,17 +108,8 @@ def write_list(canvas: Canvas) -> None:
 def document(shown: list[Entry]) -> dict[str, Any]:
     """Return entries as a document."""
     return envelope(
-        "explain",
-        {
-            "words": [
-                {
-                    "word": entry.word, "says": entry.says, "formula": entry.formula or None,
-                    "example": entry.example or None, "see": list(entry.see), "also": list(entry.also),
-                }
-                for entry in shown
-            ]
-        },
-    )  # fmt: skip
+        "explain", {"words": [of(entry, "word", "says", "formula", "example", "see", "also") for entry in shown]}
+    )
 
 
 def _lower(text: str) -> str:
