@@ -68,3 +68,8 @@ def simulate(op: str, **flags: Any) -> Answer:  # noqa: ANN401  click's
 def trace(*files: str | Path, **flags: Any) -> Answer:  # noqa: ANN401  click's
     """Return what communication costs in profiler traces, who waits for whom, and what would help."""
     return ask("trace", *files, **flags)
+
+
+def doctor(*logs: str | Path, **flags: Any) -> Answer:  # noqa: ANN401  click's
+    """Return whether logs are normal, and the likeliest cause where they are not, with `on=` the machine."""
+    return ask("doctor", *logs, **flags)
