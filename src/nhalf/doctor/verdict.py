@@ -59,8 +59,8 @@ def numbers(reading: Reading) -> str:
 
 
 def sentence(found: Examination) -> str:
-    """Return the verdict in one line, for commands beside the doctor; empty where nothing was compared."""
-    if found.worst is None or found.normal_odds is None:
+    """Return the verdict in one line, for commands beside the doctor; empty where nothing is known to compare with."""
+    if found.worst is None:
         return ""
     return f"{headline(found).removesuffix('.')}: {numbers(found.worst)}."
 
