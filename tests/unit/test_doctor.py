@@ -248,6 +248,14 @@ def test_a_change_of_level_has_its_day_and_versions() -> None:
     assert found.ratio == pytest.approx(1 / 1.3, rel=0.03)
 
 
+def test_the_last_run_alone_is_told_and_no_single_one_before() -> None:
+    rng = random.Random(5)  # noqa: S311  no secret
+    factors = [rng.lognormvariate(0, 0.01) for _ in range(8)]
+    (found,) = history.changes(dated([*factors, 1.3], [""] * 9))
+    assert (found.day, found.runs_after) == ("2026-11-09", 1)
+    assert history.changes(dated([1.0, 1.0, 1.0, 1.3], [""] * 4)) == []
+
+
 def test_noise_a_single_bad_day_and_a_small_step_are_no_change() -> None:
     rng = random.Random(6)  # noqa: S311  no secret
     noise = [rng.lognormvariate(0, 0.02) for _ in range(12)]
