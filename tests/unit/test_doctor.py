@@ -18,7 +18,7 @@ from nhalf.doctor.clues import Facts, clues, of_matrix
 from nhalf.doctor.diagnosis import Case, weighed
 from nhalf.doctor.examination import Examination, examined
 from nhalf.doctor.faults import FAULTS, UNKNOWN, Fault, effect
-from nhalf.doctor.yardstick import Known, yardstick
+from nhalf.doctor.yardstick import Known, bus_ceiling, yardstick
 from nhalf.evidence.fit import fit
 from nhalf.evidence.readers import topo
 from nhalf.evidence.table import Point, Table
@@ -122,6 +122,15 @@ def test_faster_than_usual_is_no_symptom_and_beyond_twice_the_links_is_no_measur
     assert odds is not None
     assert odds < 0.01
     assert causes[0].code == "host-timed"
+
+
+def test_an_all_to_all_sends_over_the_nics_only_what_leaves_its_node() -> None:
+    rows = [(2**30, 1e4), (2**31, 2e4)]
+    system = store.system("h100-sxm")[0]
+    over = bus_ceiling(curve(rows, ranks=16, nodes=2, op=Op.ALL_TO_ALL), system)
+    assert over == pytest.approx(50e9 * (15 / 16) / (1 / 2))
+    assert bus_ceiling(curve(rows, ranks=16, nodes=2), system) == pytest.approx(400e9)
+    assert bus_ceiling(curve(rows, ranks=8, op=Op.ALL_TO_ALL), system) == pytest.approx(450e9)
 
 
 @pytest.mark.parametrize(("times", "wrong"), [(1.9, False), (2.2, True)])

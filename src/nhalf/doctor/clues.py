@@ -60,7 +60,9 @@ class Facts:
             self.networks[name] += 1
             self.counts["gdr" if marked else "no gdr"] += 1
         if found := _USING.search(line):
-            self.hcas = max(self.hcas, len(_HCA.findall(found[1])))
+            ports = _HCA.findall(found[1])
+            self.hcas = max(self.hcas, len(ports))
+            self.networks.update(kind for kind in ports if kind)
         for name, pattern in _COUNTED.items():
             self.counts[name] += bool(pattern.search(line))
         for name, value in (*_SET.findall(line), *_GIVEN.findall(line)):
@@ -76,7 +78,7 @@ _WORDS: Final = (
 _NETWORK = re.compile(r"Using network (\S+(?: \S+)?)")
 _VIA = re.compile(r"\bvia NET/([^/]+)/\d+(/GDRDMA)?")
 _USING = re.compile(r"NET/IB\w* ?: Using (.*?)(?:;|$)")
-_HCA = re.compile(r"\[\d+\]([\w.-]+):\d+")
+_HCA = re.compile(r"\[\d+\][\w.-]+:\d+(?:/(\w+))?")
 _SET = re.compile(r"\b(NCCL_\w+|FI_PROVIDER) set (?:by environment )?to (\S+)")
 _GIVEN = re.compile(r"\b(NCCL_\w+|FI_PROVIDER)=(\S+)")
 _RATE = re.compile(r"^\s*(?:Rate|rate):\s*(\d+(?:\.\d+)?)")

@@ -110,7 +110,7 @@ def _pairs(found: Examination) -> list[str]:
     """Return the slow pairs, what they have in common, and what they cost."""
     lines = []
     for each in found.matrices:
-        most = _PAIRS // len(found.matrices)
+        most = max(_PAIRS // len(found.matrices), 1)
         slow, unsure = each.slow, sum(pair.slow is None for pair in each.pairs)
         shown = ", ".join(f"{' to '.join(pair.ends)} {pair.ratio:.2f} times{_cost(pair)}" for pair in slow[:most])
         more = f" and {len(slow) - most} more" if len(slow) > most else ""
