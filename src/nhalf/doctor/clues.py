@@ -39,6 +39,7 @@ class Facts:
     settings: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     hcas: int = 0
+    wires: set[str] = field(default_factory=set)
     rates_gbit: list[float] = field(default_factory=list)
     mtus: list[int] = field(default_factory=list)
 
@@ -62,7 +63,7 @@ class Facts:
         if found := _USING.search(line):
             ports = _HCA.findall(found[1])
             self.hcas = max(self.hcas, len(ports))
-            self.networks.update(kind for kind in ports if kind)
+            self.wires |= set(ports)
         for name, pattern in _COUNTED.items():
             self.counts[name] += bool(pattern.search(line))
         for name, value in (*_SET.findall(line), *_GIVEN.findall(line)):

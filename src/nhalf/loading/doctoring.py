@@ -125,7 +125,7 @@ def _known(
         return None, ""
     known = _of(guess, "rccl" if amd else "nccl")
     if any(is_across(curve, known.system) for curve in curves):
-        spoken = " ".join(read.facts.networks)
+        spoken = " ".join((*read.facts.networks, *read.facts.wires))
         for pattern, ending in _FABRICS:
             if re.search(pattern, spoken) and f"{guess}{ending}" in store.names("system"):
                 known = _of(f"{guess}{ending}", "nccl")
