@@ -119,6 +119,13 @@ def test_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
+def test_the_doctor_is_an_answer() -> None:
+    log = Path(__file__).parents[1] / "logs" / "nccl_tests" / "2025-06_all_reduce.txt"
+    found = nhalf.doctor(log, on="h100-sxm")
+    assert found.to_dict()["normal"] is True
+    assert "This is normal" in repr(found)
+
+
 def test_a_trace_is_an_answer() -> None:
     found = nhalf.trace(Path(__file__).parents[1] / "golden" / "trace" / "tp2_slow1")
     assert found.to_dict()["ranks"] == 2

@@ -75,5 +75,5 @@ def trace(*files: str | Path, **flags: Any) -> Answer:  # noqa: ANN401  click's
 
 
 def doctor(*logs: str | Path, **flags: Any) -> Answer:  # noqa: ANN401  click's
-    """Return whether what logs say is normal, what is wrong if not, and what to try."""
+    """Return whether logs are normal, and the likeliest cause where they are not, with `on=` the machine."""
     return ask("doctor", *logs, **flags)
