@@ -79,8 +79,10 @@ class Stack:
     `routing_concentration` is the variance of how popular a layer's experts are, over the
     squared mean: 0 where all are alike.
     `unsharded_share` is the part of a whole step's reads and arithmetic that TP does not divide; `host_sharing` is 1
-    where one host process launches for all TP ranks, 0 where each rank has its own. `gathers_at_root` tells that the
-    nodes send to one root over TCP sockets; `version` is the engine's, where it was asked for.
+    where one host process launches for all TP ranks, 0 where each rank has its own. A first token comes
+    `first_token_wait_s` [s] and `first_token_steps` steps later than the server's steps say: front end and scheduler.
+    `gathers_at_root` tells that the nodes send to one root over TCP sockets; `version` is the
+    engine's, where it was asked for.
     """
 
     engine: str
@@ -109,6 +111,8 @@ class Stack:
     software_factor: Quantity = 1.0
     unsharded_share: Quantity = 0.0
     host_sharing: Quantity = 0.0
+    first_token_wait_s: Quantity = 0.0
+    first_token_steps: Quantity = 0.0
     gathers_at_root: bool = False
     version: str = ""
     remedies: Remedies = field(default_factory=Remedies)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.calibrate.derive import ALIKE, ONE_EACH, half_widths, kinds, left_out, unseen
+from nhalf.calibrate.derive import ALIKE, half_widths, kinds, left_out, unseen
 from nhalf.calibrate.evidence import evidence
-from nhalf.calibrate.fit import NOISE, WITHIN
+from nhalf.calibrate.fit import NOISE, ONE_EACH, WITHIN
 from nhalf.calibrate.prior import prior
 from nhalf.calibrate.routing import Routing
 from nhalf.catalog import calibration

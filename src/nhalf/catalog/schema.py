@@ -174,6 +174,8 @@ class Constants(Table, frozen=True, kw_only=True):
     routing_concentration: Ratio
     unsharded_share: Ratio
     host_sharing: Ratio
+    first_token_wait: Time
+    first_token_steps: Ratio
 
 
 SomeConstants: type[msgspec.Struct] = msgspec.defstruct(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nhalf.catalog import store
 from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.case_columns import DEGREES, degree
 from nhalf.loading.choices import Request
@@ -93,7 +94,8 @@ def _degrees(cells: Mapping[str, str], transformer: Transformer) -> Degrees:
     InputError
         A degree is no whole number, or the degrees of experts do not multiply out.
     """
-    given = {name: degree(cells[name], name) for name in DEGREES}
+    whole = {"node": str(store.system(cells["system"])[0].fabric.devices_per_node)}
+    given = {name: degree(whole.get(cells[name], cells[name]), name) for name in DEGREES}
     dense = transformer.mixture is None
     experts = given["tp"] * given["attention_dp"]
     stated = (cells["moe_tp"], cells["moe_ep"])

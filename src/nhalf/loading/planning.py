@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nhalf import units
 from nhalf.decide.candidates import GOALS, Wish
 from nhalf.decide.layouts import name as name_of
-from nhalf.decide.nearest_fit import nearest
-from nhalf.decide.search import search
+from nhalf.decide.search import nearest, search
 from nhalf.engines.served import PLACEHOLDER
 from nhalf.errors import InputError
 from nhalf.layout import check

@@ -101,7 +101,7 @@ def _at_rate(scenario: Scenario, rate_per_s: float) -> tuple[Scenario, list[str]
     found = settled(scenario, rate_per_s)
     told = f"{scenario.layout.name} on {scenario.system.name}: the queue does not settle at {rate_per_s:g} requests/s"
     most = f"it finishes {found.most_per_s:.3g} at most, at batch {found.batch} a replica"
-    workload = replace(scenario.workload, batch=float(found.batch))
+    workload = replace(scenario.workload, batch=float(found.batch), requests_per_s=rate_per_s if found.settles else 0.0)
     return replace(scenario, workload=workload), [] if found.settles else [f"{told}; {most}"]
 
 

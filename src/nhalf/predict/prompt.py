@@ -20,8 +20,6 @@ def interference(scenario: Scenario) -> Term:
     ----------
     The house's decode-step note, term 7.
     """
-    workload = scenario.workload
-    length = leaf("prompt tokens", "i", {"i": workload.prompt_tokens}, unit="tokens")
     # Each stage of a pipeline does its part of every prompt once a step, beside micro-batches on the other stages. With
     # fewer of these than stages, the prompt passes some stages while nothing else runs.
     waits: dict[str, Input] = {
@@ -30,6 +28,12 @@ def interference(scenario: Scenario) -> Term:
         "m": layer.micro_batches(scenario),
     }
     count = leaf("prompts per step, waited for", "n * maximum(p / m, 1)", waits, unit="1")
+    return product("prefill", count, one_prompt(scenario), column="prefill")
+
+
+def one_prompt(scenario: Scenario) -> Term:
+    """Return what one prompt adds [s] to the steps beside which it is worked on: arithmetic and its collectives."""
+    length = leaf("prompt tokens", "i", {"i": scenario.workload.prompt_tokens}, unit="tokens")
     through = own_tokens(scenario, length)
     work = layer.prompt_work(scenario, through, length)
     device, stack = scenario.system.device, scenario.stack
@@ -44,7 +48,7 @@ def interference(scenario: Scenario) -> Term:
         parts.append(collectives)
     attention = flop_time("attention", work["kv"], *rate)
     parts += context(scenario, length, attention)
-    return product("prefill", count, total("one prompt", *parts), column="prefill")
+    return total("one prompt", *parts)
 
 
 def own_tokens(scenario: Scenario, length: Term) -> Term:

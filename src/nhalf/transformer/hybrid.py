@@ -128,8 +128,10 @@ def _pattern(fields: Fields) -> str:
     """Return one letter for each layer."""
     listed, allowed = fields.config.get("layers_block_type"), "M (Mamba), * (attention), - (MLP), E (experts)"
     # Newer configs list the layers and do not count them.
-    uncounted = isinstance(listed, list) and bool(listed) and not fields.has("num_hidden_layers")
-    count = len(listed) if uncounted else fields.layer_count()
+    if isinstance(listed, list) and listed and not fields.has("num_hidden_layers"):
+        count = len(listed)
+    else:
+        count = fields.layer_count()
     if fields.has("layers_block_type"):
         named = fields.entries("layers_block_type", count)
         for index, kind in enumerate(named):
