@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FEW = 5
 _REASONS = 2
 """Flags that are spelled out: they are sentences of whoever wrote the table."""
-_GROUPS, _WORST = 6, 2
+_GROUPS, _WORST = 5, 2
 _SOME = 40
 """Places of doubtful rows that are named beyond those with a sentence: what a page holds, and an eye."""
 
@@ -51,7 +51,7 @@ def write(
         canvas.heading("Refused")
         for reason, rows in found.reasons[: _FEW if whole else 1]:
             canvas.paragraph(f"  {counted(rows)}: {reason}", indent="    ")
-    checks(doubts, canvas)
+    checks(doubts, canvas, whole=whole)
     canvas.following(next_command)
 
 
@@ -173,14 +173,18 @@ def _worst(misses: Sequence[Miss], canvas: Canvas) -> None:
     canvas.table(["line", "<row", "measured", "predicted", "off"], rows)
 
 
-def checks(doubts: Sequence[Finding], canvas: Canvas) -> None:
-    """Write what looks wrong in a table, by code, with the first lines of each."""
+def checks(doubts: Sequence[Finding], canvas: Canvas, *, whole: bool = True) -> None:
+    """Write what looks wrong in a table, by code, with the first lines of each; unless `whole`, how many alone."""
     if not doubts:
         return
-    canvas.heading("Doubtful rows (they count unless --skip-doubtful)")
     codes: dict[str, list[Finding]] = {}
     for doubt in doubts:
         codes.setdefault(doubt.code, []).append(doubt)
+    if not whole:
+        several = ", ".join(f"{len(found)} {code}" for code, found in codes.items())
+        canvas.paragraph(f"Doubtful rows, which count unless --skip-doubtful: {several}.")
+        return
+    canvas.heading("Doubtful rows (they count unless --skip-doubtful)")
     for code, found in codes.items():
         canvas.paragraph(f"  {code}: {counted(len(found))}", indent="    ")
         for doubt in found[:_FEW]:
