@@ -100,8 +100,7 @@ def test_many_doubtful_rows_fit_on_a_page(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text(HEADER + ROW.format(16, 0.0125, "") * 500, encoding="utf-8")
     page = invoke("validate", str(path)).out
-    assert "duplicate: 499 rows" in page
-    assert "and 454 more, in the document" in " ".join(page.split())
+    assert "499 duplicate" in page
     assert len(page.splitlines()) < 40
 
 
