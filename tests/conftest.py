@@ -25,7 +25,7 @@ _SKIPPED = "nhalf/skipped-in-the-test-bed"
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Keep what the test bed skipped, or tell it again: with `-rs` skips are the last thing before the closing line."""
-    if config.cache is None:
+    if not hasattr(config, "cache") or config.cache is None:
         return
     skipped = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())]
     if any("testbed" in str(each) for each in config.args):
