@@ -353,21 +353,6 @@ def shares(term: Term) -> dict[str, Quantity]:
     return found
 
 
-def binding_path(term: Term) -> list[str]:
-    """Return the names from the root down to a leaf, always following the part that accounts for most (scalars)."""
-    import numpy as np
-
-    names = [term.name]
-    while term.rule != "leaf":
-        candidates = [(float(np.mean(weight * part.value)), index, part) for index, (part, weight) in
-                      enumerate(weighted_parts(term))]  # fmt: skip
-        if not candidates:
-            break
-        term = max(candidates, key=lambda candidate: (candidate[0], -candidate[1]))[2]
-        names.append(term.name)
-    return names
-
-
 def audit(term: Term) -> list[str]:
     """Return the paths of the terms whose value is not what their formula or rule gives; empty when all agree."""
     import numpy as np

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 import numpy as np
 
 from nhalf.breakdown import Term, columns
-from nhalf.predict import exchange, layer
+from nhalf.layout import Layout
+from nhalf.predict import communication, exchange, layer
 from nhalf.predict.band import band
 from nhalf.predict.first_token import first_token
 from nhalf.predict.memory import FITS, Fit, Memory, fit_codes, memory, needed
@@ -22,13 +23,13 @@ from nhalf.predict.prefill import predicted
 from nhalf.predict.step import BINDING, COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from nhalf.breakdown import Array, Quantity
-    from nhalf.layout import Layout
     from nhalf.predict.response import Indices
     from nhalf.scenario import Scenario
 
+T = TypeVar("T")
 _WORDS: Final = tuple(BINDING[name] for name in COLUMNS)
 
 
@@ -197,15 +198,36 @@ class Points:
         return values if self.count > 1 else float(values[0])
 
 
+class _Number:
+    """A number of one of the points: the entry of the array of that name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, point: Point, owner: type | None = None) -> float:
+        return float(getattr(point.points, self.name)[point.place])
+
+
+class _Told(Generic[T]):
+    """What the scenario, or the points together, say of one of them."""
+
+    def __init__(self, tell: Callable[[Point], T]) -> None:
+        self.tell = tell
+
+    def __get__(self, point: Point, owner: type | None = None) -> T:
+        return self.tell(point)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Point:
-    """One of the points, as a row: the attributes of `Points` as plain numbers and words."""
+    """One of the points, as a row: the attributes of `Points` as plain numbers and words.
+
+    `report.fields` says in a sentence what each is. `ttft_low_s` and `ttft_high_s` are None without prompts, `moe_tp`
+    without experts, `exchange` where every rank has all experts.
+    """
 
     points: Points
     place: int = 0
-
-    def _one(self, values: Array) -> float:
-        return float(values[self.place])
 
     @cached_property
     def scenario(self) -> Scenario:
@@ -220,174 +242,50 @@ class Point:
         return self.points.step.at(self.place, self.points.count)
 
     @property
-    def layout(self) -> Layout:
-        """Return the layout."""
-        return self.points.scenario.layout
-
-    @property
-    def layout_name(self) -> str:
-        """Return the layout in short, such as TP8 or TP4 PP2."""
-        return self.layout.name
-
-    @property
-    def system(self) -> str:
-        """Return the name of the system."""
-        return self.points.scenario.system.name
-
-    @property
-    def model(self) -> str:
-        """Return the name of the model."""
-        return self.points.scenario.transformer.name
-
-    @property
-    def engine(self) -> str:
-        """Return the name of the engine."""
-        return self.points.scenario.stack.engine
-
-    @property
-    def phase(self) -> str:
-        """Return `decode` or `prefill`."""
-        return self.points.scenario.workload.phase
-
-    @property
-    def prefills(self) -> bool:
-        """Tell whether the point is a prefill."""
-        return self.points.prefills
-
-    @property
-    def tp(self) -> int:
-        """Return the TP degree."""
-        return self.layout.tensor_parallel
-
-    @property
-    def pp(self) -> int:
-        """Return the number of pipeline stages."""
-        return self.layout.pipeline_parallel
-
-    @property
-    def ep(self) -> int:
-        """Return the EP degree."""
-        return self.layout.expert_parallel
-
-    @property
-    def attention_dp(self) -> int:
-        """Return the attention-DP degree."""
-        return self.layout.attention_dp
-
-    @property
-    def cp(self) -> int:
-        """Return the CP degree."""
-        return self.layout.context_parallel
-
-    @property
-    def moe_tp(self) -> int | None:
-        """Return over how many devices each expert is split; None without experts."""
-        return self.layout.moe_tensor_parallel if self.points.scenario.transformer.mixture else None
-
-    @property
-    def exchange(self) -> str | None:
-        """Return how tokens reach their experts; None where every rank has them all."""
-        return self.layout.routed_exchange if self.layout.attention_dp > 1 else None
-
-    @property
-    def nodes(self) -> int:
-        """Return how many nodes one replica needs."""
-        return self.layout.nodes(self.points.scenario.system.fabric)
-
-    @property
-    def kind(self) -> str:
-        """Return whether the collectives are measured curves on their own links, or modelled."""
-        return exchange.kind(self.points.scenario)
-
-    @property
     def batch(self) -> float:
         """Return the sequences that were asked for."""
-        return self._one(self.points.batch)
-
-    @property
-    def running(self) -> float:
-        """Return the sequences that run at once."""
-        return self._one(self.points.running)
-
-    @property
-    def accepted_tokens(self) -> float:
-        """Return the tokens that a sequence keeps of a step."""
-        return self._one(self.points.accepted_tokens)
-
-    @property
-    def step_s(self) -> float:
-        """Return the time [s] of the step."""
-        return self._one(self.points.step_s)
-
-    @property
-    def low_s(self) -> float:
-        """Return the low end [s] of the 80 % band of the step."""
-        return self._one(self.points.low_s)
-
-    @property
-    def high_s(self) -> float:
-        """Return the high end [s] of the 80 % band of the step."""
-        return self._one(self.points.high_s)
-
-    @property
-    def tpot_s(self) -> float:
-        """Return the time [s] of each token that a sequence keeps; of a prefill, that of the whole."""
-        return self._one(self.points.tpot_s)
-
-    @property
-    def tpot_low_s(self) -> float:
-        """Return the low end [s] of the 80 % band of the time per token."""
-        return self._one(self.points.tpot_low_s)
-
-    @property
-    def tpot_high_s(self) -> float:
-        """Return the high end [s] of the 80 % band of the time per token."""
-        return self._one(self.points.tpot_high_s)
-
-    @property
-    def ttft_low_s(self) -> float | None:
-        """Return the low end [s] of the range of the time to the first token; None without prompts."""
-        return _known(self._one(self.points.ttft_low_s))
-
-    @property
-    def ttft_high_s(self) -> float | None:
-        """Return the high end [s] of the range of the time to the first token; None without prompts."""
-        return _known(self._one(self.points.ttft_high_s))
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Return the tokens/s of one replica: kept ones of a decode, prompt tokens of a prefill."""
-        return self._one(self.points.tokens_per_s)
-
-    @property
-    def tokens_per_s_per_user(self) -> float:
-        """Return the tokens/s of a sequence that runs."""
-        return self._one(self.points.tokens_per_s_per_user)
-
-    @property
-    def tokens_per_s_per_gpu(self) -> float:
-        """Return the tokens/s of each device."""
-        return self._one(self.points.tokens_per_s_per_gpu)
+        return float(self.points.batch[self.place])
 
     @property
     def columns(self) -> Mapping[str, float]:
         """Return the columns [s] that add up to the step."""
-        return {name: self._one(owed) for name, owed in self.points.columns.items()}
+        return {name: float(owed[self.place]) for name, owed in self.points.columns.items()}
 
-    @property
-    def binding(self) -> str:
-        """Return the word for what binds."""
-        return _WORDS[int(self.points.binds[self.place])]
-
-    @property
-    def memory_bytes(self) -> float:
-        """Return the bytes that the fullest device holds."""
-        return self._one(self.points.memory_bytes)
-
-    @property
-    def fits_memory(self) -> Fit:
-        """Return whether the point fits in memory: `yes`, `marginal` or `no`."""
-        return FITS[int(self.points.fit_codes[self.place])]
+    layout = _Told[Layout](lambda point: point.points.scenario.layout)
+    layout_name = _Told[str](lambda point: point.layout.name)
+    system = _Told[str](lambda point: point.points.scenario.system.name)
+    model = _Told[str](lambda point: point.points.scenario.transformer.name)
+    engine = _Told[str](lambda point: point.points.scenario.stack.engine)
+    phase = _Told[str](lambda point: point.points.scenario.workload.phase)
+    prefills = _Told[bool](lambda point: point.points.prefills)
+    tp = _Told[int](lambda point: point.layout.tensor_parallel)
+    pp = _Told[int](lambda point: point.layout.pipeline_parallel)
+    ep = _Told[int](lambda point: point.layout.expert_parallel)
+    attention_dp = _Told[int](lambda point: point.layout.attention_dp)
+    cp = _Told[int](lambda point: point.layout.context_parallel)
+    moe_tp = _Told[int | None](
+        lambda point: point.layout.moe_tensor_parallel if point.points.scenario.transformer.mixture else None
+    )
+    exchange = _Told[str | None](lambda point: point.layout.routed_exchange if point.layout.attention_dp > 1 else None)
+    nodes = _Told[int](lambda point: point.layout.nodes(point.points.scenario.system.fabric))
+    kind = _Told[str](lambda point: exchange.kind(point.points.scenario))
+    as_of = _Told["str | None"](lambda point: communication.as_of(point.points.scenario))
+    binding = _Told[str](lambda point: _WORDS[int(point.points.binds[point.place])])
+    fits_memory = _Told[Fit](lambda point: FITS[int(point.points.fit_codes[point.place])])
+    ttft_low_s = _Told[float | None](lambda point: _known(point.points.ttft_low_s[point.place]))
+    ttft_high_s = _Told[float | None](lambda point: _known(point.points.ttft_high_s[point.place]))
+    running = _Number()
+    accepted_tokens = _Number()
+    step_s = _Number()
+    low_s = _Number()
+    high_s = _Number()
+    tpot_s = _Number()
+    tpot_low_s = _Number()
+    tpot_high_s = _Number()
+    tokens_per_s = _Number()
+    tokens_per_s_per_user = _Number()
+    tokens_per_s_per_gpu = _Number()
+    memory_bytes = _Number()
 
     @cached_property
     def memory(self) -> Memory:
@@ -397,7 +295,7 @@ class Point:
 
 def _known(value: float) -> float | None:
     """Return a number, None where it is not known."""
-    return None if np.isnan(value) else value
+    return None if np.isnan(value) else float(value)
 
 
 def points(scenario: Scenario, changes: Mapping[str, Quantity] | None = None) -> Points:

@@ -11,17 +11,11 @@ import statistics
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 import nhalf
-from nhalf.decide.sweep import sweep
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nhalf.breakdown import Array
+from nhalf.decide import workers
+from nhalf.loading import Request
+from nhalf.loading.axes import grid
 
 REPEATS = 5
 
@@ -59,16 +53,14 @@ def main() -> None:
         nhalf.decode(scenario)
         scalar.append(time.process_time() - start)
     one = statistics.median(scalar)
-    axes: dict[str, Sequence[float] | Array] = {
-        "workload.batch": np.arange(1.0, 101.0),
-        "layout.tensor_parallel": [1.0, 2.0, 4.0, 8.0, 16.0],
-        "system.fabric.intra_node.latency_s": np.linspace(0.5e-6, 5e-6, 40),
-        "system.fabric.intra_node.bandwidth_bytes_per_s": np.linspace(100e9, 900e9, 50),
-    }
+    inside = "system.fabric.intra_node"
+    texts = ("tp=1,2,4,8,16", "batch=1:100", f"{inside}.latency_s=0.5us:5us:40",
+             f"{inside}.bandwidth_bytes_per_s=100GB/s:900GB/s:50")  # fmt: skip
+    many = grid(Request(model="llama-3.1-70b", systems=("h100-sxm",), weights="fp8"), texts).grid
     rates = []
     for _ in range(REPEATS):
         start = time.process_time()
-        points = sweep(scenario, axes).step_s.size
+        points = sum(task.points for task, _ in workers.here(many, many.tasks()))
         rates.append(points / (time.process_time() - start))
     rate = statistics.median(rates)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -181,15 +181,6 @@ def test_the_ladder_reaches_from_registers_to_the_wide_area() -> None:
     assert by_name["peer-nvlink"].latency_s < by_name["peer-rdma"].latency_s < by_name["datacentre"].latency_s
 
 
-def test_a_ratio_is_to_the_rung_before() -> None:
-    rungs = ladder(listing.rungs())
-    product = 1.0
-    for rung in rungs:
-        product *= rung.latency_ratio
-    assert product == pytest.approx(rungs[-1].latency_s / rungs[0].latency_s)
-    assert rungs[1].bandwidth_ratio == pytest.approx(rungs[0].bandwidth_bytes_per_s / rungs[1].bandwidth_bytes_per_s)
-
-
 def test_a_rung_that_is_a_link_has_its_numbers() -> None:
     assert store.rung("peer-rdma")[1] == store.link("ib-ndr")[1]
 

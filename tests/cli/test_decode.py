@@ -65,7 +65,7 @@ def test_three_batches_stand_side_by_side_at_80_columns() -> None:
     assert result.code == 0
     assert matches("decode_batches_detail_80", result.out)
     assert any(line.count("batch") == 3 for line in result.out.splitlines())
-    assert "Same cluster, opposite advice" in result.out
+    assert "Links: at batch 1 and 16 a lower latency buys more, at batch 128 a wider link" in result.out
 
 
 def fitted(folder: Path, log: str) -> tuple[str, str]:
@@ -104,8 +104,6 @@ def test_advice_on_links_is_of_the_tier_that_the_collectives_use() -> None:
     result = detailed(*job, "--batch", "8", "--json").document
     gains = {lever["input"]: lever["gain"] for lever in result["levers"]}
     assert gains["system.fabric.intra_node.latency_s"] > 0.01
-    assert "2x in-node link bandwidth" in result["verdict"]
-    assert "between nodes" not in result["verdict"]
     change = ("whatif", *job[1:], "--batch", "8", "--option", "nvlink.latency=x0.5", "--json")
     (option,) = detailed(*change).document["options"]
     assert option["gain"] == pytest.approx(gains["system.fabric.intra_node.latency_s"])
@@ -129,9 +127,8 @@ def test_what_a_plan_does_to_the_figures_across_nodes_is_said() -> None:
 def test_a_group_over_nodes_is_told_of_both_tiers() -> None:
     result = detailed("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "16", "--batch", "64", "--json").document
     paths = [lever["input"] for lever in result["levers"] if lever["input"].startswith("system.fabric")]
+    assert {path.split(".")[2] for path in paths} == {"intra_node", "inter_node"}
     assert len(paths) == 4
-    assert "in-node link" in result["verdict"]
-    assert "NIC" in result["verdict"]
 
 
 def test_a_link_between_nodes_that_was_fitted_is_not_called_unmeasured(tmp_path: Path) -> None:
@@ -176,7 +173,7 @@ def test_explain_prints_each_leaf_with_its_formula_and_inputs() -> None:
 def test_the_page_answers_in_the_order_of_the_contract() -> None:
     page = detailed(*JOB, "--stack", "priors").out
     wanted = [
-        "TP8 is fastest", "per token, 80 % band", "c.fixed", "Turn-over", "Crossovers", "What would help",
+        "TP8 is fastest", "80 % range", "c.fixed", "Crossovers", "What would help",
         "Constants that matter", "Defaults taken", "Next",
     ]  # fmt: skip
     places = [page.index(text) for text in wanted]

@@ -61,7 +61,8 @@ def test_every_row_of_a_document_adds_up(arguments: tuple[str, ...]) -> None:
 
 def test_a_prefill_is_told_per_prompt_and_not_per_token() -> None:
     out = detailed(*DENSE, "--tp", "8", *PROMPT, columns=140).out
-    assert "per prompt (to the first token, without queueing)" in out
+    assert "ms per prompt, " in out
+    assert "to the first token, without queueing" in out
     assert "prompt tokens/s" in out
     assert "ms per prefill" in out
     assert "per token" not in out.split("\n\n", 1)[0]
@@ -98,7 +99,7 @@ def test_a_cache_on_its_way_says_bytes_time_and_what_binds() -> None:
 
 def test_a_draft_says_time_per_step_and_per_token() -> None:
     out = detailed(*DENSE, "--tp", "8", *DRAFT, columns=140).out
-    assert "per step of 2.95 tokens kept" in out
+    assert "A step keeps 2.95 tokens" in out
     assert "per token" in out
     assert "3 drafted tokens: saves" in out
     assert "the time to draft them is not" in out
@@ -153,7 +154,7 @@ def test_memory_is_shown_for_each_layout() -> None:
 def test_a_cap_on_a_serving_batch_is_said_in_words() -> None:
     result = detailed(*PAGES[3], columns=140)
     assert result.code == 0
-    assert "The cache has room for 57 sequences with TP2; the others of 512 queue." in result.out
+    assert "The KV cache has room for 57 of 512 sequences; the others wait." in result.out
     assert "the KV cache has room for 57 of 512 sequences of 4000 tokens" in result.out
     row = detailed(*PAGES[3], "--json").document["rows"][0]
     assert 57 <= row["running"] < 58

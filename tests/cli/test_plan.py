@@ -258,7 +258,7 @@ def test_a_mark_is_explained_without_limits_that_nobody_gave() -> None:
 
 def test_one_layout_that_fits_is_one() -> None:
     text = " ".join(detailed("plan", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--pp", "1").out.split())
-    assert "and the only layout that fits." in text
+    assert "It is the only layout that fits." in text
     wide = detailed("plan", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--pp", "1", columns=140).out
     assert "TTFT: from that of a prompt alone to that of the last when the whole batch arrives at once." in wide
 

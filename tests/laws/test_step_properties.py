@@ -11,7 +11,7 @@ from tests.tensor_group import message_bytes
 
 import nhalf
 from nhalf.breakdown import Term, audit, columns, shares, walk
-from nhalf.decide.elasticity import elasticities
+from nhalf.decide.levers import elasticities
 from nhalf.decide.regime import best
 from nhalf.predict.step import COLUMNS
 

@@ -16,7 +16,6 @@ from nhalf.breakdown import (
     Input,
     Term,
     audit,
-    binding_path,
     chosen,
     columns,
     excess,
@@ -183,11 +182,6 @@ def test_the_walk_gives_a_parent_before_its_parts_and_the_terms_that_formulas_re
     assert [path for path, _ in walk(tree)] == [
         "root", "root/outer", "root/outer/read", "root/many", "root/many/count", "root/many/three",
     ]  # fmt: skip
-
-
-def test_the_binding_path_follows_what_accounts_for_most() -> None:
-    tree = total("root", TWO, product("many", number("count", 10.0), smallest("law", THREE, number("one", 1.0, "c"))))
-    assert binding_path(tree) == ["root", "many", "law", "one"]
 
 
 # ----------------------------------------------------------------------------------------------------- random trees

@@ -10,7 +10,7 @@ import pytest
 
 import nhalf
 from nhalf.breakdown import shares
-from nhalf.decide.elasticity import elasticities
+from nhalf.decide.levers import elasticities
 
 TIMES = (
     "system.fabric.intra_node.latency_s",

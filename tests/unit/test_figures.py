@@ -18,9 +18,8 @@ from nhalf.loading.degrees import Degrees
 from nhalf.report.decode_page import page
 from nhalf.report.figures import figure, latency
 from nhalf.report.figures.bars import Bar, of_bars
-from nhalf.report.figures.contours import edges, levels
 from nhalf.report.figures.pareto import Spot, pareto
-from nhalf.report.figures.regime import regime
+from nhalf.report.figures.regime import edges, levels, regime
 from nhalf.report.figures.waterfall import of_parts
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.ends import band
 
 import nhalf
 from nhalf.breakdown import audit, columns, leaf, walk
-from nhalf.decide.elasticity import elasticities
+from nhalf.decide.levers import elasticities
 from nhalf.errors import InputError
 from nhalf.link import Link
 from nhalf.loading.options import Options

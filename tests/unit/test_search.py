@@ -13,7 +13,7 @@ import pytest
 import nhalf
 from nhalf.decide.candidates import Wish, evaluate
 from nhalf.decide.layouts import LONG_PROMPT, layouts
-from nhalf.decide.pareto import front
+from nhalf.decide.ranking import front
 from nhalf.decide.regime import TIE
 from nhalf.decide.search import Plan, search
 from nhalf.errors import InputError

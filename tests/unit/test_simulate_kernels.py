@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from nhalf.link import Link
 from nhalf.simulate import binary_heap, compiled, event_queue, flows, kernels, network, sharing, tables
 from nhalf.simulate.engine import Conditions, run
+from nhalf.simulate.program import unrolled
 from nhalf.simulate.programs import build
 from nhalf.simulate.programs.shape import Shape
 from nhalf.simulate.round import Round
-from nhalf.simulate.unrolling import unrolled
 
 LINK = Link(5e-6, 50e9)
 

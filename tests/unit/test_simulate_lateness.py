@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nhalf.decide.agreement import shape_for
-from nhalf.decide.lateness import Lateness, lateness
+from nhalf.decide.skewed import Lateness, lateness
 from nhalf.link import Link
 from nhalf.simulate.engine import Conditions, run
 from nhalf.simulate.machine import Wiring, from_links

@@ -11,7 +11,7 @@ from nhalf.errors import InputError
 from nhalf.link import Link
 from nhalf.simulate import network, payload, schedule
 from nhalf.simulate.engine import run
-from nhalf.simulate.levels import message_levels
+from nhalf.simulate.payload import message_levels
 from nhalf.simulate.programs import build
 from nhalf.simulate.programs.shape import Shape
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import time
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,7 @@ import polars as pl
 import pytest
 
 from nhalf.decide import workers
-from nhalf.decide.grid import TASK_POINTS, Tally
-from nhalf.decide.sweep import CHUNK
+from nhalf.decide.grid import CHUNK, TASK_POINTS, Tally
 from nhalf.errors import InputError
 from nhalf.loading import Request
 from nhalf.loading.axes import grid
@@ -165,26 +163,6 @@ def test_a_sweep_of_many_points_holds_few_of_them() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 40e6  # 400,000 points would take 400,000 x 12 x 8 bytes = 38 MB, besides what evaluates them
-
-
-def test_a_point_of_a_grid_costs_about_what_one_of_a_sweep_does() -> None:
-    from nhalf.decide.sweep import sweep
-
-    many = made("batch=1:100", f"{LATENCY}=1us:5us:50", f"{BANDWIDTH}=100GB/s:900GB/s:40")
-    scenario = many.cells[0].scenario
-    assert scenario is not None
-    axes = {axis.path: axis.values for axis in many.inner}
-
-    def seconds(work: Any) -> float:  # noqa: ANN401  anything that can be called
-        begun = time.process_time()
-        work()
-        return time.process_time() - begun
-
-    plain = whole = float("inf")
-    for _ in range(7):  # in turn, so that a busy moment of the machine falls on both
-        plain = min(plain, seconds(lambda: sweep(scenario, axes)))
-        whole = min(whole, seconds(lambda: [columns(many, *each) for each in workers.here(many, many.tasks())]))
-    assert whole < 3 * plain
 
 
 def test_words_with_commas_are_quoted() -> None:

@@ -437,8 +437,9 @@ def test_the_first_line_says_what_damage_took_and_a_fifth_is_too_much(tmp_path: 
     path.write_bytes(text.replace(b'"dur"', b"\x01dur", 20))
     found = study([str(path)], Options())
     assert found.lost == pytest.approx(0.02)
-    assert verdict(found).startswith("Damage took 2 % of the events; of the rest: exposed communication takes")
-    assert trace_brief.brief(found, next_commands=[]).verdict[0] == "Damage took 2 % of the events."
+    assert (
+        verdict(found)[0] == trace_brief.brief(found, next_commands=[]).verdict[0] == "Damage took 2 % of the events."
+    )
     path.write_bytes(text.replace(b'"dur"', b"\x01dur", 300))
     with pytest.raises(WeakEvidenceError, match=r"30 % of its events are lost to damage \(300 of 1000\)"):
         study([str(path)], Options())

@@ -78,7 +78,8 @@ def answer(command: str, model: str, texts: tuple[str, ...], given: Mapping[str,
             document=lambda: document(command, found, list(defaults), list(told)),
             rows="options",
             brief=lambda: brief(found, list(defaults), next_command=after, priced=command == "buy"),
-            detail=lambda canvas: report.write(found, list(defaults), canvas, next_command=after),
+            below=lambda canvas: report.write(found, canvas),
+            defaults=list(defaults),
         )
     )
 

@@ -60,7 +60,7 @@ def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str,
             document=lambda: document(found),
             rows="rows",
             brief=lambda: brief(found, next_command=after),
-            detail=lambda canvas: report.write(found, canvas, next_command=after),
+            below=lambda canvas: report.write(found, canvas),
         )
     )
 
@@ -71,13 +71,14 @@ def _several(answers: Sequence[tuple[str, Answer]], pages: tuple[str, ...]) -> N
 
     page_file.write(pages, lambda: several.page(answers, page))
     alone = next_command.command("collective", {"--on": answers[0][0]})
-    remarked = f"{alone}  # every algorithm and its sources"
+
     output_formats.show(
         View(
             document=lambda: several.document(answers),
             rows="rows",
             brief=lambda: several.brief(answers, next_command=alone),
-            detail=lambda canvas: several.write(answers, canvas, next_command=remarked),
+            below=lambda canvas: several.write(answers, canvas),
+            following=[f"{alone}  # every algorithm and its sources"],
         )
     )
 

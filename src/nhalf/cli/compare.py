@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,13 +14,12 @@ from nhalf.errors import NoAnswerError
 from nhalf.loading.degrees import FIELDS
 from nhalf.loading.deployments import KEYS, deployments, names, own
 from nhalf.report import compare as report
-from nhalf.report.view import View, write_brief
+from nhalf.report.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.paired import Side
-    from nhalf.report.canvas import Canvas
     from nhalf.report.view import Brief
 
 
@@ -48,14 +48,11 @@ def compare(model: str, texts: tuple[str, ...], **given: Any) -> None:  # noqa: 
     def first() -> Brief:
         return report.brief(found, users, defaults, next_command=_next(found, written))
 
-    def detail(canvas: Canvas) -> None:
-        write_brief(first(), canvas)
-        report.write(found, users, made, canvas)
-
     def document() -> dict[str, Any]:
         return report.document(found, made, defaults, warnings)
 
-    output_formats.show(View(document=document, rows="pairs", brief=first, detail=detail))
+    below = partial(report.write, found, users, made)
+    output_formats.show(View(document=document, rows="pairs", brief=first, below=below, defaults=defaults))
     if not made:
         raise NoAnswerError("fewer than two of them fit in memory", where="nhalf compare", do="raise a degree")
 

@@ -9,17 +9,17 @@ import click
 from nhalf import units
 from nhalf.cli import flags, next_command, output_formats
 from nhalf.cli.help_pages import Grouped
-from nhalf.decide.crossovers import of_link, turns
+from nhalf.decide.regime import of_link, turns
 from nhalf.errors import InputError
 from nhalf.loading.crossover import load
 from nhalf.loading.links import link_of
 from nhalf.loading.model import model_of
 from nhalf.report import crossover as report
 from nhalf.report import crossover_brief
-from nhalf.report.view import View, write_brief
+from nhalf.report.view import View
 
 if TYPE_CHECKING:
-    from nhalf.decide.crossovers import Turn
+    from nhalf.decide.regime import Turn
     from nhalf.report.view import Brief
 
 
@@ -40,12 +40,17 @@ def crossover(model: str, link: str | None, **given: str | None) -> None:
     scenarios = load(flags.request(model, {**given, "tp": None}), degrees=degrees)
     found = turns(scenarios)
     after = _next(report.leading(found))
+
+    def first() -> Brief:
+        return crossover_brief.brief(found, scenarios, next_command=after[1])
+
     output_formats.show(
         View(
-            document=lambda: report.document(found, model),
+            document=lambda: report.document(found, model, first()),
             rows="crossovers",
-            brief=lambda: crossover_brief.brief(found, scenarios, next_command=after[1]),
-            detail=lambda canvas: report.write(found, model, canvas, next_commands=after),
+            brief=first,
+            below=lambda canvas: report.write(found, canvas),
+            following=after,
         )
     )
 
@@ -56,15 +61,12 @@ def _of_link(model: str, text: str) -> None:
     found = of_link(transformer, link_of(text, where="--link"), text)
     after = next_command.command("crossover", {"--link": None, "--on": "h100-sxm"})
 
-    def made() -> Brief:
-        return crossover_brief.of_link(found, transformer.name, transformer.block_count, next_command=after)
-
+    blocks = transformer.block_count
     output_formats.show(
         View(
-            document=lambda: report.document_of_link(found, transformer.name, transformer.block_count),
+            document=lambda: report.document_of_link(found, transformer.name, blocks),
             rows="crossovers",
-            brief=made,
-            detail=lambda canvas: write_brief(made(), canvas),
+            brief=lambda: crossover_brief.of_link(found, transformer.name, blocks, next_command=after),
         )
     )
 

@@ -19,9 +19,9 @@ from nhalf.loading.degrees import FLAGS
 from nhalf.loading.readers import not_empty
 from nhalf.loading.scenario_file import write_request
 from nhalf.report import decode as report
-from nhalf.report import explain as tree
 from nhalf.report.decode_brief import brief
 from nhalf.report.decode_document import document
+from nhalf.report.decode_parts import write_tree
 from nhalf.report.view import View
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def decode(
             document=lambda: document(comparison, loaded.defaults, loaded.warnings),
             rows="rows",
             brief=lambda: brief(comparison, loaded.defaults, next_command=following),
-            detail=lambda canvas: report.write(comparison, loaded.defaults, canvas, next_command=following),
+            below=lambda canvas: report.write(comparison, canvas),
+            defaults=loaded.defaults,
+            found=comparison,
             asked_too=(lambda canvas: _trees(comparison, canvas)) if explain else None,
         )
     )
@@ -84,7 +86,7 @@ def decode(
 def _trees(comparison: Comparison, canvas: Canvas) -> None:
     """Write the whole term tree of each row."""
     for row in comparison.rows:
-        tree.write(row.step, canvas, f"{row.layout_name}, batch {row.batch:g}, term by term")
+        write_tree(row.step, canvas, f"{row.layout_name}, batch {row.batch:g}, term by term")
 
 
 def _anchored(scenarios: Sequence[Scenario], anchors: tuple[str, ...]) -> Sequence[Scenario]:
@@ -93,7 +95,7 @@ def _anchored(scenarios: Sequence[Scenario], anchors: tuple[str, ...]) -> Sequen
         return scenarios
     from nhalf.calibrate.anchor import anchored, parse_anchor
 
-    return anchored(scenarios, [parse_anchor(text) for text in anchors])
+    return anchored(scenarios, [parse_anchor(text) for text in anchors], output.warn)
 
 
 def _page(comparison: Comparison, loaded: loading.Loaded) -> Page:

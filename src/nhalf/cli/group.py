@@ -21,6 +21,7 @@ COMMANDS = {
     "whatif": "What each change would save, by batch: `nhalf buy` without prices.",
     "sweep": "Every combination of some axes of a scenario, written to CSV, JSON or Parquet.",
     "lint": "Whether a scaling curve can be read at all: batches, engines and regimes that were mixed.",
+    "doctor": "Whether your logs are normal, and the likeliest cause and remedy where they are not.",
     "fit": "Alpha, beta and the whole curve from the logs you already have, with intervals and refusals.",
     "measure": "Times links and collectives here, on one machine or many, and fits what it measured.",
     "lab": "The article's claims on this machine: predicted from its links, then measured, on real ranks.",

@@ -34,6 +34,7 @@ def link(link_or_latency: tuple[str, ...], sizes: tuple[str, ...]) -> None:
             document=lambda: report.document(name, found, shown, origins),
             rows="points",
             brief=lambda: report.brief(name, found, points),
-            detail=lambda canvas: report.write(name, found, points, origins, canvas),
+            below=lambda canvas: report.write(found, points, origins, canvas),
+            found=found,
         )
     )

@@ -124,6 +124,7 @@ def _answer(record: Record, request: Request, file: str, looped: Loops | None) -
     from nhalf.evidence.probe.extras import of_run
     from nhalf.evidence.readers.nhalf_run import tables_of
     from nhalf.report import measure as report
+    from nhalf.report.view import View
 
     run = record.document()
     tables = [table for table in tables_of({**run, "doubts": []}, file) if table.rows and "fuse" not in table.label]
@@ -132,8 +133,9 @@ def _answer(record: Record, request: Request, file: str, looped: Loops | None) -
     if looped is not None:
         measure_loop.answer(answer, looped)
         return
-    if output_formats.write(lambda: report.document(answer), "fits"):
-        return
-    canvas = output.canvas()
-    report.write(answer, canvas)
-    output.write(canvas.text)
+    output_formats.show(
+        View(
+            document=lambda: report.document(answer), rows="fits", brief=lambda: report.brief(answer),
+            detail=lambda canvas: report.write(answer, canvas),
+        )
+    )  # fmt: skip

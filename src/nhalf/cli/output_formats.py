@@ -12,13 +12,10 @@ import click
 
 from nhalf.cli import output
 from nhalf.errors import InputError
-from nhalf.report import table
-from nhalf.report.view import write_brief
+from nhalf.report.view import Brief, View, write_brief, write_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from nhalf.report.view import View
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 Document = dict[str, Any]
@@ -80,11 +77,14 @@ def everything() -> bool:
 
 def show(view: View) -> None:
     """Write an answer in the form that is asked for: a document, its rows, the first screen, or everything."""
+    if (kept := output.keeping()) is not None:
+        kept.views.append(view)
+        return
     if write(view.document, view.rows):
         return
     canvas = output.canvas()
     if everything():
-        view.detail(canvas)
+        write_everything(view, canvas)
     else:
         write_brief(view.brief(), canvas)
     if view.asked_too is not None:
@@ -97,6 +97,9 @@ def write(make: Callable[[], Document], rows: str | Callable[[Document], Sequenc
 
     `rows` is the key under which the document holds the rows of its table, or what makes them of the document.
     """
+    if (kept := output.keeping()) is not None:
+        kept.views.append(View(document=make, rows=rows, brief=lambda: Brief(verdict=[kept.text.strip()])))
+        return False
     form = asked()
     if not form:
         return False
@@ -104,6 +107,8 @@ def write(make: Callable[[], Document], rows: str | Callable[[Document], Sequenc
     if form == "json":
         output.write_json(document)
         return True
+    from nhalf.report.document import to_csv, to_markdown
+
     found = document[rows] if isinstance(rows, str) else rows(document)
-    output.write(table.to_csv(found) if form == "csv" else table.to_markdown(found))
+    output.write(to_csv(found) if form == "csv" else to_markdown(found))
     return True

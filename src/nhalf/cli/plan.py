@@ -84,7 +84,9 @@ def _write(plans: Sequence[Named], every: bool, prices: Sequence[str | None]) ->
             document=made,
             rows="rows",
             brief=lambda: plan_brief.brief(found, asked),
-            detail=lambda canvas: report.write(found, asked, canvas),
+            below=lambda canvas: report.write(found, asked, canvas),
+            defaults=asked.defaults,
+            found=found,
         )
     else:
         after = plan_next.alone(plans, prices)
@@ -92,7 +94,8 @@ def _write(plans: Sequence[Named], every: bool, prices: Sequence[str | None]) ->
             document=made,
             rows="rows",
             brief=lambda: plan_brief.several(plans, next_command=after.partition("  # ")[0]),
-            detail=lambda canvas: several.write(plans, canvas, next_command=after),
+            below=lambda canvas: several.write(plans, canvas),
+            following=[after],
         )
     output_formats.show(view)
 

@@ -21,7 +21,7 @@ from nhalf.loading import axes
 from nhalf.loading.readers import not_empty
 from nhalf.report import sweep as report
 from nhalf.report import sweep_file
-from nhalf.report.sweep_rows import Rows
+from nhalf.report.sweep_file import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Generator

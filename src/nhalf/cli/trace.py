@@ -18,9 +18,8 @@ from nhalf.files.writing import write_text
 from nhalf.loading import tracing
 from nhalf.printable import shown
 from nhalf.report import trace as report
-from nhalf.report import trace_difference
 from nhalf.report.trace_brief import brief
-from nhalf.report.trace_document import difference_document, document
+from nhalf.report.trace_document import difference_document, document, write_difference
 from nhalf.report.view import View
 from nhalf.trace.difference import difference
 from nhalf.trace.study import Options, Study, study
@@ -78,7 +77,8 @@ def trace(  # noqa: PLR0917  one parameter per option
             document=lambda: document(result, fit),
             rows="collectives",
             brief=lambda: brief(result, next_commands=after),
-            detail=lambda canvas: report.write(result, canvas, next_commands=after, fit=fit),
+            below=lambda canvas: report.write(result, canvas, fit=fit),
+            following=after,
         )
     )
     _write(result, outputs)
@@ -89,7 +89,7 @@ def _compare(runs: tuple[str, str], options: Options) -> None:
     found = difference(*(_studied([run], options) for run in runs))
     if not output_formats.write(lambda: difference_document(found), "changes"):
         canvas = output.canvas()
-        trace_difference.write(found, canvas)
+        write_difference(found, canvas)
         output.write(canvas.text)
     if not found.changes:
         raise WeakEvidenceError(

@@ -1,17 +1,17 @@
-"""Agreement: the law of a collective against its simulation, and the reason where they differ."""
+"""Agreement: the law of a collective against its simulation, the reason where they differ, and convoys."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.decide.head_of_line import Convoy, convoy
 from nhalf.laws.collective.table import LAWS, Law
 from nhalf.simulate import programs
+from nhalf.simulate.engine import run as play
 from nhalf.simulate.path import Stretch, Usage, by_cause, critical_path, utilisation
 from nhalf.simulate.payload import check
 from nhalf.simulate.programs.shape import Shape
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nhalf.simulate.engine import Run
     from nhalf.simulate.machine import Machine
     from nhalf.simulate.program import Program
+
 
 SAME = 1e-9
 """Relative differences below this are the rounding of sums, not of a law."""
@@ -211,3 +212,41 @@ def _queued(causes: dict[str, float], time_s: float) -> str:
     """Return how much of the critical path is queueing, if any of it is."""
     queued = causes["queueing"]
     return f" ({units.format_time(queued)} of queueing on the critical path)" if queued > SAME * time_s else ""
+
+
+MATTERS = 0.05
+"""A convoy that costs less than this share of the time is not spoken of."""
+MOST_MESSAGES = 50_000
+"""Messages up to which it is worth while to play a program twice more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convoy:
+    """What a convoy costs: the lateness that it comes from, and the times [s] with all ranks together and fair ports.
+
+    `lost_s` is what it adds to the time beyond that lateness.
+    """
+
+    late_s: float
+    together_s: float
+    fair_s: float
+    lost_s: float
+
+
+def convoy(run: Run) -> Convoy | None:
+    """Return the convoy of a run, None where no rank is late, ports are fair, or lateness costs what it is."""
+    starts, ports = run.conditions.starts_s, run.conditions.ports
+    if starts is None or starts.ndim > 1 or not starts.any() or ports == "fair":
+        return None
+    if run.messages > MOST_MESSAGES or run.program.is_paired():
+        return None
+    known = replace(run.conditions, port_slowness=None)  # the network of a run is as slow already
+    late = float(starts.max())
+    together = float(play(run.program, run.network, replace(known, starts_s=None), record=False).time_s)
+    lost = float(run.time_s) - together - late
+    if lost < MATTERS * together:
+        return None
+    fair = float(play(run.program, run.network, replace(known, ports="fair"), record=False).time_s)
+    if float(run.time_s) - fair < MATTERS * together:
+        return None
+    return Convoy(late_s=late, together_s=together, fair_s=fair, lost_s=lost)

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.breakdown import columns
+from nhalf.breakdown import columns, weighted_parts
 from nhalf.collective import Op
 from nhalf.decide.collective_case import TIE
-from nhalf.decide.priced import ends, path_of
 from nhalf.laws import tuner
 from nhalf.laws.across_nodes import across_nodes
 from nhalf.laws.domain import MEASURED, Kernels, in_domain
 from nhalf.laws.symmetric import symmetric_all_reduce
+from nhalf.predict.band import LEVEL, TRANSPORT, drawn_factor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from nhalf.breakdown import Term
+    from nhalf.breakdown import Array, Term
+    from nhalf.citation import Datum
     from nhalf.decide.collective_case import Question
     from nhalf.laws.across_nodes import Place
     from nhalf.library import Library
     from nhalf.system import System
+    from nhalf.transport import Transport
+
 
 _IN_A_GRAPH: Final = (0.98, 1.08)
 """What NCCL takes inside a graph over what it takes from the host, between the ends that were measured."""
@@ -256,3 +259,29 @@ def _planned(question: Question, term: Term, *, path: str, algorithm: str) -> Pl
         low_s=low * time_s,
         high_s=high * time_s,
     )
+
+
+def drawn(transport: Transport, origins: Mapping[str, Datum]) -> Transport:
+    """Return a transport whose constants are draws of shape (draws, 1) from their intervals, as those of a step are."""
+    changed: dict[str, Array] = {}
+    for item in fields(transport):
+        path = f"{TRANSPORT}{item.name}"
+        origin = origins.get(path)
+        if origin is None or origin.low is None or origin.high is None or origin.low <= 0:
+            continue
+        changed[item.name] = (origin.value * drawn_factor(path, origin))[:, None]
+    return replace(transport, **changed)  # type: ignore[arg-type]
+
+
+def path_of(term: Term) -> Term:
+    """Return the path that a price is of, for one size."""
+    if term.rule != "chosen":
+        return term
+    return next(part for part, weight in weighted_parts(term) if float(np.mean(weight)) > 0)
+
+
+def ends(op: Op, size_bytes: float, place: Place, library: Library) -> tuple[float, float]:
+    """Return the ends [s] of the 80 % band of a price, on a place whose transport is drawn."""
+    times = across_nodes(op, np.array([size_bytes]), place, library).value
+    low, high = np.quantile(np.asarray(times), ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return float(low), float(high)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nhalf.collective import Op, Routed
-from nhalf.decide.elasticity import elasticities
-from nhalf.decide.levers import Lever, levers
+from nhalf.decide.levers import Lever, elasticities, levers
 from nhalf.decide.regime import Crossover, best, crossover
 from nhalf.decide.remedies import Remedy, remedies
-from nhalf.decide.split import Split, split
+from nhalf.decide.requests import Waits, waits
 from nhalf.errors import NoAnswerError
+from nhalf.layout import Group
 from nhalf.points import Point, points
-from nhalf.predict.communication import measured_curve
+from nhalf.predict.communication import collective, measured_curve
+from nhalf.predict.exchange import exchanges
+from nhalf.predict.layer import tokens
 from nhalf.predict.prefill import predicted
 from nhalf.predict.routed import PROMPT, STEP, curve_for
 from nhalf.predict.transfer import kv_transfer
@@ -41,6 +45,11 @@ class Row(Point):
     def elasticities(self) -> dict[str, float]:
         """Return by how many per cent the step moves for one per cent of an input, by path."""
         return elasticities(self.scenario)
+
+    @cached_property
+    def waits(self) -> Waits | None:
+        """Return what its requests wait, None where none come."""
+        return waits(self)
 
     @property
     def crosses_nodes(self) -> bool:
@@ -162,3 +171,27 @@ def _panel(system: str, batch: float, rows: list[Row], *, launched: bool) -> Pan
         levers=tuple(levers(fastest.scenario)),
         remedies=tuple(remedies(fastest.scenario, launched=launched)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """One all-reduce of a step [s] over several nodes and on the devices of one, and how many a step pays for."""
+
+    nodes: int
+    across_s: float
+    inside_s: float
+    count: float
+
+    @property
+    def cost_s(self) -> float:
+        """Return what the nodes add to a step [s], before anything hides it."""
+        return self.count * (self.across_s - self.inside_s)
+
+
+def split(scenario: Scenario) -> Split:
+    """Return what the all-reduces of a step take over the nodes of its TP group, and would on one full node."""
+    fabric, found = scenario.system.fabric, exchanges(scenario, tokens(scenario))[0]
+    node = replace(found, group=Group(ranks=fabric.devices_per_node))
+    times = [float(np.mean(collective(scenario, Op.ALL_REDUCE, each.group, each.size).value)) for each in (found, node)]
+    count = float(np.mean(found.count.value))
+    return Split(nodes=found.group.span(fabric).nodes, across_s=times[0], inside_s=times[1], count=count)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from nhalf.decide.sweep import CHUNK
 from nhalf.points import Points
 from nhalf.predict.memory import FITS
 from nhalf.predict.step import BINDING, COLUMNS
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Array, Quantity
     from nhalf.scenario import Scenario
 
+CHUNK: Final = 8192
+"""Points evaluated at once: an array of them is 64 KiB, so a formula's operands stay in a core's second cache."""
 TASK_POINTS: Final = 32 * CHUNK
 """Points of one task: 262144, so that its numbers take 25 MB and its words on the wire a small part of its time."""
 NUMBERS: Final = (

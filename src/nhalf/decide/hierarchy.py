@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """One rung: its two numbers, and how they stand to the first rung and to the one before.
+    """One rung: its two numbers, and how they stand to the first rung.
 
     `latency_orders` and `bandwidth_orders` are decimal orders of magnitude from the first rung, slower and narrower
-    counted as positive; `latency_ratio` and `bandwidth_ratio` are to the rung before, 1 for the first.
+    counted as positive.
     """
 
     name: str
@@ -26,8 +26,6 @@ class Rung:
     half_size_bytes: float
     latency_orders: float
     bandwidth_orders: float
-    latency_ratio: float
-    bandwidth_ratio: float
 
 
 def ladder(links: Iterable[tuple[str, Link]]) -> list[Rung]:
@@ -38,7 +36,7 @@ def ladder(links: Iterable[tuple[str, Link]]) -> list[Rung]:
         if latency_s <= 0:
             continue
         first_s, first = (found[0].latency_s, found[0].bandwidth_bytes_per_s) if found else (latency_s, bandwidth)
-        last_s, last = (found[-1].latency_s, found[-1].bandwidth_bytes_per_s) if found else (latency_s, bandwidth)
+
         found.append(
             Rung(
                 name=name,
@@ -47,8 +45,6 @@ def ladder(links: Iterable[tuple[str, Link]]) -> list[Rung]:
                 half_size_bytes=float(link.half_size_bytes),
                 latency_orders=math.log10(latency_s / first_s),
                 bandwidth_orders=math.log10(first / bandwidth),
-                latency_ratio=latency_s / last_s,
-                bandwidth_ratio=last / bandwidth,
             )
         )
     return found

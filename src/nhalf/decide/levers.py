@@ -1,4 +1,4 @@
-"""Levers: what a change that one can buy or program would do to a step, computed and not extrapolated."""
+"""Levers: what a change that one can buy or program would do to a step, and by how much each input moves it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nhalf.predict.prefill import predicted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nhalf.breakdown import Quantity
     from nhalf.scenario import Scenario
 
 
@@ -96,3 +97,33 @@ def _lever(scenario: Scenario, change: tuple[str, str, float], now_s: float) -> 
 def _step_s(scenario: Scenario, path: str, factor: float) -> float:
     """Return the step [s] with one input multiplied."""
     return float(np.mean(predicted(scenario.having({path: scenario.value(path) * factor})).value))
+
+
+STEP = 1e-4
+"""Log step of the central difference; terms are smooth but for kinks where two of them cross."""
+_TABLES = ("stack.library.", "system.curve_factor", "stack.first_token")
+"""A tuner's constants and the doubt about measurements are no levers: `stack.software_factor` stands for them."""
+
+
+def _is_lever(path: str, value: Quantity) -> bool:
+    """Tell whether an input is a number that a small change makes sense of."""
+    return not path.startswith(_TABLES) and not isinstance(value, int) and bool(np.all(value))
+
+
+def elasticities(scenario: Scenario) -> dict[str, float]:
+    """Return d ln(step) / d ln(x) [1] for every input of the scenario that is not zero, by path.
+
+    A rate has a negative elasticity. Over all latencies, fixed times and `stack.software_factor`, less those of all
+    rates, they add up to 1: the step is what its inputs make it (Euler's theorem on a function of degree 1).
+    """
+    inputs = {path: float(np.mean(value)) for path, value in scenario.inputs() if _is_lever(path, value)}
+    paths = list(inputs)
+    count = len(paths)
+    changes = {}
+    for index, path in enumerate(paths):
+        column = np.full(2 * count, inputs[path])
+        column[index] *= np.exp(STEP)
+        column[count + index] *= np.exp(-STEP)
+        changes[path] = column
+    times = np.log(np.broadcast_to(predicted(scenario.having(changes)).value, 2 * count))
+    return {path: float((times[i] - times[count + i]) / (2 * STEP)) for i, path in enumerate(paths)}

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.decide.elasticity import elasticities
 from nhalf.decide.flips import LARGEST_BATCH, Flip, Gains, flips, gains, link_gains, steps, wider_runs
-from nhalf.decide.levers import levers, of_links
-from nhalf.decide.nearest_fit import nearest
+from nhalf.decide.levers import elasticities, levers, of_links
 from nhalf.decide.option import Option
+from nhalf.decide.search import nearest
 from nhalf.errors import NoAnswerError
 from nhalf.points import Point
 from nhalf.predict.band import DRAWS, LEVEL

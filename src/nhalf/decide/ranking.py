@@ -1,4 +1,4 @@
-"""Ranking: how good a layout is at each of its batches, whether it keeps the limits there, and where it is best."""
+"""Ranking: how good a layout is at each batch, whether it keeps the limits there, where it is best, and the front."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from nhalf.decide.candidates import Choice
 from nhalf.decide.little import finished_per_s
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nhalf.breakdown import Array
     from nhalf.decide.candidates import Candidate, Wish
 
@@ -72,3 +74,17 @@ def missed(candidate: Candidate, wish: Wish) -> Array:
     if wish.rate_per_s is not None:
         factors = np.maximum(factors, wish.rate_per_s / finished_per_s(candidate.points))
     return factors
+
+
+def front(one: Array, other: Array) -> NDArray[np.bool_]:
+    """Return which points are on the front when more of both is better; of points that are the same, the first.
+
+    Both arrays are of shape (n,); a point with a value that is not finite is on no front.
+    """
+    usable = np.flatnonzero(np.isfinite(one) & np.isfinite(other))
+    # From the largest of one down, a point is on the front when it has more of the other than every point before it.
+    order = usable[np.lexsort((usable, -other[usable], -one[usable]))]
+    best_before = np.concatenate([[-np.inf], np.maximum.accumulate(other[order])[:-1]])
+    found = np.zeros(len(one), dtype=bool)
+    found[order[other[order] > best_before]] = True
+    return found

@@ -12,16 +12,18 @@ from nhalf.decide import pools, ranking
 from nhalf.decide.candidates import Candidate, Choice, Wish, evaluate
 from nhalf.decide.launch_lines import ENGINES, runs_on
 from nhalf.decide.layouts import groups, layouts, name
-from nhalf.decide.pareto import front
+from nhalf.decide.ranking import front
 from nhalf.decide.refining import refine, refined
 from nhalf.decide.regime import TIE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from nhalf.decide.candidates import Choice
     from nhalf.decide.pools import Pools
     from nhalf.layout import Layout
     from nhalf.scenario import Scenario
+
 
 _KEYS: Final = (
     "system", "layout", "tp", "pp", "ep", "attention_dp", "moe_tp", "cp", "exchange", "replicas", "nodes", "batch",
@@ -261,3 +263,18 @@ def _judged(base: Scenario, wish: Wish, layout: Layout, batch: int | None) -> Ch
     narrowed = replace(wish, batches=None if batch is None else (batch,))
     candidate = evaluate(replace(base, layout=layout), narrowed)
     return None if candidate is None else ranking.best(refine(candidate, narrowed), wish)
+
+
+_DOUBLINGS: Final = 7
+
+
+def nearest(base: Scenario, gpus: int, batches: tuple[int, ...] | None = None) -> tuple[Choice, int] | None:
+    """Return the layout of fewest devices that holds some batches (None: any), and the devices it was found on.
+
+    Looked at are so many devices and their doublings up to 128 times as many; None where even those do not hold it.
+    """
+    for count in (gpus * 2**power for power in range(_DOUBLINGS + 1)):
+        rows = search(base, count, Wish(goal="latency", batches=batches)).rows
+        if rows:
+            return min(rows, key=lambda row: row.layout.devices), count
+    return None

@@ -11,9 +11,9 @@ from nhalf import units
 from nhalf.catalog import store
 from nhalf.catalog.curves import find
 from nhalf.collective import Mode, Op
+from nhalf.decide.choice import drawn
 from nhalf.decide.collective_case import Question
 from nhalf.decide.fixed_time import launch_pairs
-from nhalf.decide.priced import drawn
 from nhalf.errors import InputError, did_you_mean
 from nhalf.fabric import Span, Topology
 from nhalf.laws.across_nodes import place

@@ -185,9 +185,10 @@ INPUTS: Final[tuple[Input, ...]] = (
         commands=(*SCENARIO, *TABLES), follows=("model", "system", "engine", "weights"),
     ),
     Input(
-        name="engine", help="vllm, sglang, trtllm.", default="vllm", part="request", column="engine", cell="name",
-        catalogue="engine", axis=True, option=True, commands=(*SCENARIO, *TABLES),
+        name="engine", help="vllm, sglang, trtllm; vllm==0.24.0 for a version.", default="vllm", part="request",
+        column="engine", cell="name", catalogue="engine", axis=True, option=True, commands=(*SCENARIO, *TABLES),
     ),
+    Input(name="engine_version", part="cells", column="engine_version", cell="name", commands=()),
     Input(
         name="library", help="Communication library: vllm, nccl, ...; `nhalf catalog libraries`.",
         default="the engine's", part="request", column="library", cell="name", catalogue="library", axis=True,

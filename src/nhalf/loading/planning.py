@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nhalf import units
 from nhalf.decide.candidates import GOALS, Wish
 from nhalf.decide.layouts import name as name_of
-from nhalf.decide.nearest_fit import nearest
-from nhalf.decide.search import search
+from nhalf.decide.search import nearest, search
 from nhalf.engines.served import PLACEHOLDER
 from nhalf.errors import InputError
 from nhalf.layout import check
@@ -132,7 +131,9 @@ def _planned(request: Request, read: Mapping[str, Any], limits: Limits, defaults
         defaults=taken,
         warnings=(*loaded.warnings, *(f"--launch: {note}" for note in (launched.notes if launched else ()))),
         launched=launched,
-        served_model=launch.checkpoint_of(request.model) if launched is None else launched.model or PLACEHOLDER,
+        served_model=launch.checkpoint_of(request.model, base.workload.weight_dtype)
+        if launched is None
+        else launched.model or PLACEHOLDER,
         suggestion=lambda: _suggestion(base, count, wanted),
     )
 

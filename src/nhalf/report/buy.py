@@ -5,75 +5,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.decide.option import ANOTHER_STACK, SAME_STACK
-from nhalf.decide.unused_links import unused
+from nhalf.decide.option import ANOTHER_STACK, SAME_STACK, unused
 from nhalf.report.buy_words import (
     MATTERS,
     STAYS,
     THOUSAND,
     ask_with,
-    band,
-    links,
     plain,
-    ranked,
-    unused_links,
-    verdict_between,
-    verdict_interactive,
-    verdict_throughput,
+    told,
 )
-from nhalf.report.verdict import joined, percent
+from nhalf.report.view import percent
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.purchase import Effect, Purchase, State
-    from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
 
 _SHOWN: Final = 8
 _BAR: Final = 6
 
 
-def write(purchases: Sequence[Purchase], defaults: Sequence[Default], canvas: Canvas, *, next_command: str) -> None:
-    """Write the whole answer on a canvas, the verdicts of all systems first."""
-    for place, found in enumerate(purchases):
+def write(purchases: Sequence[Purchase], canvas: Canvas) -> None:
+    """Write the verdicts by batch, the gains, what they are worth, the flips and the tornado of each system."""
+    for found in purchases:
         system = f"{_system(found)}. " if len(purchases) > 1 else ""
-        gap = "\n" if place else ""
-        if idle := unused_links(found):
-            canvas.paragraph(f"{gap}{system}{idle}", bold=True)
-            gap = ""
-        canvas.paragraph(f"{gap}{system}Interactive use, {verdict_interactive(found)}", bold=True)
-        canvas.paragraph(f"Throughput, {verdict_throughput(found)}", bold=True)
-        if between := verdict_between(found):
-            canvas.paragraph(between, bold=True)
-        canvas.paragraph(links(found), bold=True)
-        canvas.paragraph(_number(found))
+        first, *others = told(found)
+        canvas.paragraph("\n".join(["", f"{system}{first}", *others]), bold=True)
     for found in purchases:
         _gains(found, canvas)
         _money(found, canvas)
         _flips(found, canvas)
         _tornado(found, canvas)
-    if defaults:
-        canvas.heading("Defaults taken")
-        for default in defaults:
-            canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
-    canvas.following(next_command)
 
 
 def _system(found: Purchase) -> str:
     """Return the system on which something is bought."""
     return found.effects[0].before.scenario.system.name
-
-
-def _number(found: Purchase) -> str:
-    """Return the one number: the step now and with the best option at the smallest batch."""
-    best = ranked(found.at(found.batches[0]))[0]
-    now = f"{units.format_time(best.before.step_s)} per step now, {best.before.scenario.layout.name}"
-    if best.after is None or best.gain is None:
-        return now
-    after = f"{units.format_time(best.after.step_s)} with {best.option.name}"
-    saved = f"saves {percent(best.gain)}" if best.gain > -MATTERS else f"{percent(-best.gain)} longer"
-    return f"{now}; {after} (batch {best.batch}, {saved}, 80 % band {band(best)})"
 
 
 def _gains(found: Purchase, canvas: Canvas) -> None:
@@ -166,12 +135,11 @@ def why_nothing(effects: Sequence[Effect]) -> str:
 
 def _flips(found: Purchase, canvas: Canvas) -> None:
     """Write where the advice flips."""
-    canvas.heading("Where the advice flips: another option has the largest gain")
-    if not found.flips:
-        canvas.paragraph(f"  {_nowhere(found)}", indent="    ")
-    for flip in found.flips:
-        first, second = (name or "nothing on the list" for name in (flip.before, flip.after))
-        canvas.paragraph(f"  at batch {flip.batch}: from {first} to {second}", indent="    ")
+    flips = [
+        f"at batch {flip.batch}: from {flip.before or 'nothing on the list'} to {flip.after or 'nothing on the list'}"
+        for flip in found.flips
+    ]
+    canvas.listed("Where the advice flips: another option has the largest gain", flips or [_nowhere(found)])
 
 
 def _nowhere(found: Purchase) -> str:

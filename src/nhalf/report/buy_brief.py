@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 from nhalf import units
 from nhalf.decide.option import SAME_STACK
 from nhalf.report.buy import why_nothing
-from nhalf.report.buy_words import THOUSAND, plain, ranked, unused_links
+from nhalf.report.buy_words import MATTERS, THOUSAND, plain, ranked, unused_links
 from nhalf.report.decode_brief import assumed
-from nhalf.report.verdict import joined
 from nhalf.report.view import Brief, length, percent
-from nhalf.report.words import link_name
+from nhalf.report.words import joined, link_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,10 +67,11 @@ def _verdict(found: Purchase, *, priced: bool, named: bool) -> str:  # noqa: PLR
         best = next((effect for effect in ranked(found.at(first)) if effect.gain is not None), None)
         if best is None:
             return f"{on}Nothing on this list fits in memory."
-        gain = percent(max(best.gain or 0.0, 0.0))
+        name, gain = _name(best.option, system), best.gain or 0.0
+        if gain < -MATTERS:
+            return f"{on}Nothing on this list helps: {name} makes a token {percent(-gain)} longer."
         error = percent(best.option.error)
-        name = _name(best.option, system)
-        return f"{on}Nothing on this list helps: {name} saves {gain}, within the model's error of {error}."
+        return f"{on}Nothing on this list helps: {name} saves {percent(gain)}, within the model's error of {error}."
     verb = "Buy " if priced else ""
     if not helping:
         name = _name(later[0].option, system)

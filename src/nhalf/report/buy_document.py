@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf.report.buy import why_nothing
 from nhalf.report.buy_words import links, unused_links, verdict_between, verdict_interactive, verdict_throughput
-from nhalf.report.document import envelope, number, taken
+from nhalf.report.document import envelope, of, taken
 from nhalf.report.fields import record
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def _body(found: Purchase, defaults: Sequence[Default], warnings: Sequence[str])
                 {"name": option.name, "gain": found.mixed_gain(option)} for option in found.options if found.mix
             ],
             "flips": [
-                {"from": flip.before or None, "to": flip.after or None, "batch": flip.batch} for flip in found.flips
+                of(flip, "batch", **{"from": "before", "to": "after"}) for flip in found.flips
             ],
             "bandwidth_from_batch": found.wish_flip,
             "links": [
-                {"batch": wish.batch, "tier": wish.tier, "gain_twice_bandwidth": wish.wider,
-                 "gain_half_latency": wish.quicker} for wish in found.wishes
+                of(wish, "batch", "tier", gain_twice_bandwidth="wider", gain_half_latency="quicker")
+                for wish in found.wishes
             ],
             "tornado": [
                 {"batch": batch, "input": path, "value": value}
@@ -77,19 +77,13 @@ def _option(effect: Effect, found: Purchase) -> dict[str, Any]:
         "before": record(before),
         "after": record(after) if after else None,
         "step_before_s": before.step_s,
-        "step_after_s": after.step_s if after else None,
-        "gain": None if effect.gain is None else number(effect.gain),
-        "gain_low": effect.low,
-        "gain_high": effect.high,
-        "above_model_error": effect.above_model_error,
-        "model_error": effect.option.error,
-        "tokens_per_s_per_user_before": before.tokens_per_s_per_user,
-        "tokens_per_s_per_user_after": after.tokens_per_s_per_user if after else None,
-        "tokens_per_s_per_gpu_before": before.tokens_per_s_per_gpu,
-        "tokens_per_s_per_gpu_after": after.tokens_per_s_per_gpu if after else None,
-        "binding_before": before.binding,
-        "binding_after": after.binding if after else None,
-        "price_per_gpu": effect.option.price_per_gpu,
-        "gain_per_money": effect.gain_per_money,
+        "step_after_s": after and after.step_s,
+        **of(effect, "gain", "above_model_error", "gain_per_money", gain_low="low", gain_high="high"),
+        **of(effect.option, "price_per_gpu", model_error="error"),
+        **{
+            f"{key}_{when}": state and getattr(state, key)
+            for key in ("tokens_per_s_per_user", "tokens_per_s_per_gpu", "binding")
+            for when, state in (("before", before), ("after", after))
+        },
         "reason": why_nothing(same) or None,
     }

@@ -11,7 +11,8 @@ from nhalf.report.figures.figure import BLUE, GREY
 from nhalf.report.figures.gains import Gain, curves, gains
 from nhalf.report.figures.regime import regime
 from nhalf.report.page import Card, Constant, Meter, Page, Section
-from nhalf.report.verdict import joined, percent
+from nhalf.report.view import percent
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,13 +96,7 @@ def page(found: Sequence[Purchase], defaults: Sequence[Default] = (), warnings: 
 
 def _told(found: Purchase, *, several: bool) -> list[str]:
     """Return the verdicts of one purchase."""
-    texts = [
-        *filter(None, [buy_words.unused_links(found)]),
-        f"Interactive use, {buy_words.verdict_interactive(found)}",
-        f"Throughput, {buy_words.verdict_throughput(found)}",
-        *filter(None, [buy_words.verdict_between(found)]),
-        buy_words.links(found),
-    ]
+    texts = buy_words.told(found)
     return [f"{_system(found)}: {' '.join(texts)}"] if several else texts
 
 

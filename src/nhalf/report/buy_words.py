@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.decide.option import SAME_STACK
-from nhalf.decide.unused_links import reaching, unused
+from nhalf.decide.option import SAME_STACK, reaching, unused
 from nhalf.loading.degrees import as_flags
-from nhalf.report.verdict import NOTHING, WORDS, joined, percent
+from nhalf.report.verdict import NOTHING
+from nhalf.report.view import percent
+from nhalf.report.words import COSTS, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +116,7 @@ def _nothing(effects: Sequence[Effect]) -> str:
     what = effects[0].before
     name = max(what.columns, key=lambda column: what.columns[column])
     share = percent(what.columns[name] / what.step_s)
-    text = f"nothing on this list helps: {share} of your step is {WORDS[what.binding]}"
+    text = f"nothing on this list helps: {share} of your step is {COSTS[name]}"
     if best is None:
         return f"{text}. Nothing on the list fits in memory."
     error = percent(best.option.error)
@@ -155,6 +156,18 @@ def links(found: Purchase) -> str:
         for start, stop in found.wider_runs
     ]
     return f"{text} {_upper(joined(runs))} bandwidth buys more."
+
+
+def told(found: Purchase) -> list[str]:
+    """Return the verdicts of one purchase: on links that nothing uses, and on small, large and other batches."""
+    texts = [
+        unused_links(found),
+        f"Interactive use, {verdict_interactive(found)}",
+        f"Throughput, {verdict_throughput(found)}",
+        verdict_between(found),
+        links(found),
+    ]
+    return [text for text in texts if text]
 
 
 def _wishes(wishes: Sequence[Wish]) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 from nhalf.printable import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) (?=(?:%|[num]?s|[kKMGTP]?i?B(?:/s)?|tokens/s)(?:\W|$))")
@@ -69,6 +69,13 @@ class Canvas:
             wrapped = textwrap.fill(joined, self.width, subsequent_indent=indent, break_long_words=False,
                                     break_on_hyphens=False)  # fmt: skip
             self._console().print(Text(wrapped.replace("\u00a0", " "), style="bold" if bold else ""), soft_wrap=True)
+
+    def listed(self, heading: str, lines: Iterable[str], *, indent: str = "    ") -> None:
+        """Write lines under a heading, those after the first of each further in; nothing where there are none."""
+        for place, line in enumerate(lines):
+            if not place and heading:
+                self.heading(heading)
+            self.paragraph(f"  {line}", indent=indent)
 
     def blank(self) -> None:
         """Write an empty line."""

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
-from nhalf.report.document import datum, envelope
+from nhalf.report.document import datum, envelope, of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -295,26 +295,13 @@ def document(listed: Sequence[Listed], *, yours: str = "", rungs: Sequence[Rung]
         "yours": yours or None,
         "entries": [
             {
-                "kind": each.kind,
-                "name": each.name,
-                "title": each.title,
+                **of(each, "kind", "name", "title", "standing"),
                 "facts": dict(each.facts),
-                "standing": each.standing or None,
                 "values": [{"path": path, **datum(origin)} for path, origin in each.values.items()],
             }
             for each in listed
         ],
     }
     if rungs:
-        body["ladder"] = [
-            {
-                "name": rung.name,
-                "latency_s": rung.latency_s,
-                "bandwidth_bytes_per_s": rung.bandwidth_bytes_per_s,
-                "half_size_bytes": rung.half_size_bytes,
-                "latency_orders": rung.latency_orders,
-                "bandwidth_orders": rung.bandwidth_orders,
-            }
-            for rung in rungs
-        ]
+        body["ladder"] = [of(rung) for rung in rungs]
     return envelope("catalog", body)

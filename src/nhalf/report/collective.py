@@ -24,14 +24,12 @@ FOCUS_BYTES = 16384.0
 """The size that the one number is about [bytes]: one token of a model of width 8,192 in 16 bits."""
 _WIDE = 110
 _FEW, _MANY = 3, 7
-_EVERY = "every"
 
 
-def write(found: Answer, canvas: Canvas, *, next_command: str) -> None:
-    """Write the verdict, the number, the tables, where the fixed time goes and what it all rests on."""
-    canvas.paragraph(verdict(found), bold=True)
-    canvas.paragraph(_number(found))
-    for note in planned.notes(found.question, found.known):
+def write(found: Answer, canvas: Canvas) -> None:
+    """Write who wins where, the tables, where the fixed time goes and what it all rests on."""
+    canvas.paragraph(f"\n{verdict(found)}", bold=True)
+    for note in [*_chosen(found), *planned.notes(found.question, found.known)]:
         canvas.paragraph(note)
     if found.question.op != Op.BARRIER:
         canvas.heading(f"{found.question.op} on {found.loaded.subject}, by size")
@@ -40,7 +38,13 @@ def write(found: Answer, canvas: Canvas, *, next_command: str) -> None:
     _by_algorithm(found, canvas)
     _fixed_time(found, canvas)
     _rests_on(found, canvas)
-    canvas.following(next_command)
+
+
+def _chosen(found: Answer) -> list[str]:
+    """Return where the time of the size that the answer is about comes from, where it was not measured."""
+    at = next(each for each in found.choices if each.size_bytes == focus(found.loaded.sizes_bytes))
+    head = "" if found.question.op == Op.BARRIER else f"{_size(at.size_bytes)}: "
+    return [] if found.question.curve is not None else [f"{head}{planned.number(found.question, at)}."]
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -63,26 +67,6 @@ def _who_wins(first: str, turns: Sequence[Flip]) -> str:
     parts = [f"{first} is fastest below {_size(turns[0].size_bytes)}"]
     parts += [f"{before.after} up to {_size(after.size_bytes)}" for before, after in pairwise(turns)]
     return f"{', '.join(parts)}, {turns[-1].after} above"
-
-
-def _number(found: Answer) -> str:
-    """Return the time of one size: measured where it was, with the law and the plan beside it."""
-    question = found.question
-    size = focus(found.loaded.sizes_bytes)
-    at = next(each for each in found.choices if each.size_bytes == size)
-    law = f"{units.format_time(at.fastest_s)} by the law of {at.fastest}"
-    head = "" if question.op == Op.BARRIER else f"{_size(size)}: "
-    if question.curve is not None:
-        measured = next(row for row in found.rows if row.kind != "law" and row.size_bytes == size)
-        key = question.curve.key
-        where = "measured" if question.ranks in question.curve.ranks else "between measured rank counts"
-        where += f" on {key.system}, a sibling" if question.curve.lent_to else ""
-        band = ""
-        if measured.low_s is not None and measured.high_s is not None:
-            band = f", 80 % band {units.format_time(measured.low_s)} to {units.format_time(measured.high_s)}"
-        run = f"{key.library} {key.version}, {key.mode}"
-        return f"{head}{units.format_time(measured.time_s)}{band}, {where} ({run}); {law}"
-    return f"{head}{planned.number(question, at)}"
 
 
 def focus(sizes: Sequence[float]) -> float:
@@ -200,24 +184,21 @@ def _fixed_time(found: Answer, canvas: Canvas) -> None:
 
 
 def _steps(count: float) -> str:
-    return "1 step" if count == 1 else f"{count:g} steps"
+    return f"{count:g} step{'' if count == 1 else 's'}"
 
 
 def _rests_on(found: Answer, canvas: Canvas) -> None:
     """Write the links, the rule of the library, its other rules, and the defaults."""
-    canvas.heading("What it rests on")
     used = {"intra_node"} | ({"inter_node"} if found.question.span.nodes > 1 else set())
-    for path, origin in found.loaded.origins.items():
-        if path.startswith(_SYMMETRIC) or (path.startswith("system.fabric.") and path.split(".")[2] not in used):
-            continue
-        value = units.format_value(origin.value, origin.unit)
-        canvas.paragraph(f"  {path} = {value}: {origin.kind} [{origin.source}]", indent="    ")
-    if found.question.rule is not None:
-        canvas.paragraph(f"  {_rule(found.question.rule)}", indent="    ")
-    for rule in found.loaded.others:
-        canvas.paragraph(f"  not taken: {_rule(rule)}", indent="    ")
-    for flag, why in found.loaded.defaults:
-        canvas.paragraph(f"  {flag} {why}", indent="    ")
+    links = [
+        f"{path} = {units.format_value(origin.value, origin.unit)}: {origin.kind} [{origin.source}]"
+        for path, origin in found.loaded.origins.items()
+        if not path.startswith(_SYMMETRIC) and (not path.startswith("system.fabric.") or path.split(".")[2] in used)
+    ]
+    rules = [] if found.question.rule is None else [_rule(found.question.rule)]
+    others = [f"not taken: {_rule(rule)}" for rule in found.loaded.others]
+    defaults = [f"{flag} {why}" for flag, why in found.loaded.defaults]
+    canvas.listed("What it rests on", [*links, *rules, *others, *defaults])
 
 
 def _rule(rule: Rule) -> str:

@@ -27,7 +27,10 @@ def brief(found: Answer, *, next_command: str) -> Brief:
     question = found.question
     notes = [_sentence(note) for note in planned.notes(question, found.known)[:2]]
     if question.op == Op.BARRIER:
-        return Brief(verdict=[_sentence(verdict(found))], number=_rest(verdict(found)), next_command=next_command)
+        at = found.choices[0]
+        takes = f"It takes {units.format_time(_time_s(at))}. {_trust(found, at.size_bytes)}"
+        more = f"{takes} {_rest(verdict(found))}".strip()
+        return Brief(verdict=[_sentence(verdict(found))], number=more, next_command=next_command)
     times = {each.size_bytes: _time_s(each) for each in found.choices}
     size = focus(found.loaded.sizes_bytes)
     floor_s = found.fixed.total_s if found.fixed is not None else min(times.values())

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from nhalf.decide.choice import planner, symmetric
 from nhalf.report import planned
 from nhalf.report.collective import verdict
-from nhalf.report.document import datum, envelope, number
+from nhalf.report.document import datum, envelope, of
 
 if TYPE_CHECKING:
     from nhalf.decide.choice import Choice
-    from nhalf.decide.collective import Row
     from nhalf.decide.collective_case import Question
     from nhalf.decide.fixed_time import FixedTime
     from nhalf.library import Rule
@@ -37,9 +36,12 @@ def body(found: Answer) -> dict[str, Any]:
         "mode": str(question.mode) if question.library is not None else None,
         "has": sorted(question.has),
         "measured_on": None if question.curve is None else question.curve.key.system,
-        "rows": [_row(row) for row in found.rows],
+        "rows": [
+            {**of(row), **{key: getattr(row, key) or None for key in ("algbw_bytes_per_s", "busbw_bytes_per_s")}}
+            for row in found.rows
+        ],
         "crossovers": [
-            {"from": flip.before, "to": flip.after, "size_bytes": flip.size_bytes} for flip in found.flips
+            of(flip, "size_bytes", **{"from": "before", "to": "after"}) for flip in found.flips
         ],
         "choices": [_choice(each, found.per_token) for each in found.choices],
         "symmetric": [_symmetric(question, size) for size in found.loaded.sizes_bytes],
@@ -49,10 +51,7 @@ def body(found: Answer) -> dict[str, Any]:
         "collectives_per_token": found.per_token,
         "fixed_time": _fixed_document(found.fixed),
         "launch_pairs": [
-            {
-                "system": pair.system, "library": pair.library, "version": pair.version, "ranks": pair.ranks,
-                "graph_s": pair.graph_s, "eager_s": pair.eager_s, "launch_s": pair.launch_s,
-            }
+            of(pair, "system", "library", "version", "ranks", "graph_s", "eager_s", "launch_s")
             for pair in found.loaded.pairs
         ],
         "rules": [
@@ -63,94 +62,45 @@ def body(found: Answer) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(row: Row) -> dict[str, Any]:
-    return {
-        "size_bytes": row.size_bytes,
-        "algorithm": row.algorithm,
-        "time_s": row.time_s,
-        "low_s": row.low_s,
-        "high_s": row.high_s,
-        "fixed_s": row.fixed_s,
-        "transfer_s": row.transfer_s,
-        "kind": row.kind,
-        "chosen": row.chosen,
-        "fastest": row.fastest,
-        "runs": row.runs,
-        "exact": row.exact or None,
-        "unchecked": row.unchecked or None,
-        "needs": row.needs or None,
-        "algbw_bytes_per_s": row.algbw_bytes_per_s or None,
-        "busbw_bytes_per_s": row.busbw_bytes_per_s or None,
-    }
-
-
 def _symmetric(question: Question, size_bytes: float) -> dict[str, Any] | None:
     """Return what NCCL expects of its symmetric kernels at a size, None where it has none."""
     plan = symmetric(question, size_bytes)
     if plan is None:
         return None
-    return {
-        "size_bytes": size_bytes,
-        "path": plan.path,
-        "time_s": plan.time_s,
-        "fixed_s": plan.fixed_s,
-        "kind": "assumed",
-    }
+    return {"size_bytes": size_bytes, "kind": "assumed", **of(plan, "path", "time_s", "fixed_s")}
 
 
 def _choice(each: Choice, per_token: int) -> dict[str, Any]:
-    lost = each.lost_s
-    plan = each.plan
+    lost, plan = each.lost_s, each.plan
+    keys = (
+        "size_bytes",
+        "fastest",
+        "fastest_s",
+        "algorithm",
+        "time_s",
+        "decided_by",
+        "measured_s",
+        "behind_s",
+        "lost_s",
+    )
+    planned_keys = ("path", "algorithm", "time_s", "fixed_s", "low_s", "high_s")
     return {
-        "size_bytes": each.size_bytes,
-        "fastest": each.fastest,
-        "fastest_s": each.fastest_s,
-        "algorithm": each.algorithm,
-        "time_s": each.time_s,
-        "decided_by": each.decided_by or None,
-        "measured_s": each.measured_s,
-        "behind_s": each.behind_s,
+        **of(each, *keys),
         "laws_tell": None if each.measured_s is None else lost is not None,
-        "beaten_at": None if each.beaten is None else {
-            "size_bytes": each.beaten.size_bytes, "measured_s": each.beaten.measured_s, "law_s": each.beaten.law_s,
-        },
-        "lost_s": lost,
+        "beaten_at": None if each.beaten is None else of(each.beaten),
         "lost_per_token_s": None if lost is None else per_token * lost,
-        "plan": None if plan is None else {
-            "path": plan.path, "algorithm": plan.algorithm, "time_s": plan.time_s, "fixed_s": plan.fixed_s,
-            "low_s": plan.low_s, "high_s": plan.high_s, "interval_level": planned.LEVEL, "kind": "assumed",
-        },
-    }  # fmt: skip
+        "plan": plan and {**of(plan, *planned_keys), "interval_level": planned.LEVEL, "kind": "assumed"},
+    }
 
 
 def _fixed_document(fixed: FixedTime | None) -> dict[str, Any] | None:
     if fixed is None:
         return None
-    return {
-        "total_s": fixed.total_s,
-        "kind": fixed.kind,
-        "algorithm": fixed.algorithm,
-        "steps": number(fixed.steps),
-        "parts": [
-            {"name": part.name, "time_s": part.time_s, "kind": part.kind, "how": part.how, "lever": part.lever}
-            for part in fixed.parts
-        ],
-        "bypasses": [
-            {"name": each.name, "saves_s": each.saves_s, "kind": each.kind, "how": each.how} for each in fixed.bypasses
-        ],
-    }
+    parts = {"parts": [of(part) for part in fixed.parts], "bypasses": [of(each) for each in fixed.bypasses]}
+    return {**of(fixed, "total_s", "kind", "algorithm", "steps"), **parts}
 
 
 def _rule_document(rule: Rule) -> dict[str, Any]:
-    return {
-        "library": rule.library,
-        "version": rule.version,
-        "variant": rule.variant or None,
-        "algorithms": list(rule.algorithms),
-        "limits_bytes": [limit.value for limit in rule.limits],
-        "strict": rule.strict,
-        "per_pair": rule.per_pair,
-        "source": rule.source,
-        "locator": rule.locator,
-        "note": rule.note,
-    }
+    keys = ("library", "version", "variant", "algorithms", "strict", "per_pair")
+    told = {"source": rule.source, "locator": rule.locator, "note": rule.note}
+    return {**of(rule, *keys), "limits_bytes": [limit.value for limit in rule.limits], **told}

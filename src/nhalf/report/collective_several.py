@@ -11,8 +11,8 @@ from nhalf.report.collective import spread, verdict
 from nhalf.report.collective_document import body
 from nhalf.report.document import envelope
 from nhalf.report.page import Page
-from nhalf.report.verdict import joined
 from nhalf.report.view import Brief
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,44 +48,40 @@ def _took(found: Answer, size_bytes: float) -> _Took:
     return _Took(time_s=at.fastest_s, kind="law", algorithm=at.fastest)
 
 
-def write(several: Sequence[Named], canvas: Canvas, *, next_command: str) -> None:
-    """Write who is ahead where, a table with a column a system, and the verdict of each."""
-    canvas.paragraph(comparison(several), bold=True)
-    first = several[0][1]
-    canvas.heading(f"{first.question.op} on {first.question.ranks} ranks")
-    heads = ["size", *(head for system, _ in several for head in (system, "<"))]
-    rows = []
-    for size in first.loaded.sizes_bytes:
-        took = [_took(found, size) for _, found in several]
-        cells = [cell for each in took for cell in (units.format_time(each.time_s), each.kind)]
-        label = "-" if first.question.op == Op.BARRIER else units.format_size(size, binary=True)
-        rows.append([label, *cells])
-    canvas.table(heads, rows)
+def write(several: Sequence[Named], canvas: Canvas) -> None:
+    """Write who is ahead at which sizes, every size, and the verdict of each system."""
+    canvas.paragraph(f"\n{comparison(several)}")
+    canvas.table(*_table(several, several[0][1].loaded.sizes_bytes))
     canvas.paragraph(
         "measured there; planned by the tuner's own constants; or by the fastest law of the links alone.", indent="  "
     )
     for system, found in several:
-        canvas.heading(system)
-        canvas.paragraph(f"  {verdict(found)}", indent="  ")
-    canvas.following(next_command)
+        canvas.listed(system, [verdict(found)], indent="  ")
+
+
+def _table(several: Sequence[Named], sizes: Sequence[float]) -> tuple[list[str], list[list[str]]]:
+    """Return what each system takes at some sizes, and how that is known where it was not measured."""
+    barrier = several[0][1].question.op == Op.BARRIER
+    rows = [
+        [
+            "-" if barrier else units.format_size(size, binary=True),
+            *(cell for _, found in several for cell in _cells(_took(found, size))),
+        ]
+        for size in sizes
+    ]
+    return ["size", *(head for system, _ in several for head in (system, "<"))], rows
 
 
 def brief(several: Sequence[Named], *, next_command: str) -> Brief:
     """Return the first screen of several systems."""
     first = several[0][1]
     sizes = spread(first.loaded.sizes_bytes, 9)
-    rows = [
-        [
-            "-" if first.question.op == Op.BARRIER else units.format_size(size, binary=True),
-            *(cell for _, found in several for cell in _cells(_took(found, size))),
-        ]
-        for size in sizes
-    ]
+
     said, *more = comparison(several).split(", ")
     return Brief(
         verdict=[", ".join([said, *more]) if len(more) < _FEW else _leads(several)],
         title=f"{first.question.op} on {first.question.ranks} ranks",
-        table=(["size", *(head for system, _ in several for head in (system, "<"))], rows),
+        table=_table(several, sizes),
         next_command=next_command,
         next_why="each algorithm",
     )

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
 from nhalf.collective import Mode
-from nhalf.decide.crossovers import Turn
-from nhalf.report.document import envelope, number
+from nhalf.decide.regime import Turn
+from nhalf.report.decode_document import CROSSOVER
+from nhalf.report.document import envelope, number, of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.regime import Crossover
     from nhalf.report.canvas import Canvas
+    from nhalf.report.view import Brief
 
 BATCHES: Final = (1, 4, 16, 64, 256, 1024)
 """The batches whose messages are shown."""
@@ -23,23 +25,14 @@ _TWICE: Final = 1.5
 """Above this ratio the two measures are not about the same size any more."""
 
 
-def write(turns: Sequence[Turn], model: str, canvas: Canvas, *, next_commands: Sequence[str]) -> None:
-    """Write the verdict, one batch, the messages by batch, the table, and which of the two measures to use."""
-    lead = leading(turns)
-    canvas.paragraph(_verdict(turns, lead, model), bold=True)
-    found = lead.crossover
-    canvas.paragraph(
-        f"batch {batch_of(found.batch_at_double_floor)} ({size_of(found.double_floor_size_bytes)}): {_name(lead)}, "
-        f"{found.kind}"
-    )
-    message = found.message_bytes_per_sequence
+def write(turns: Sequence[Turn], canvas: Canvas) -> None:
+    """Write the messages by batch, every crossover, and which of the two measures to use."""
+    message = leading(turns).crossover.message_bytes_per_sequence
     canvas.heading("The message of one collective: hidden size x batch x 2 bytes")
     canvas.table(["batch", *(str(batch) for batch in BATCHES)],
                  [["message", *(size_of(batch * message) for batch in BATCHES)]])  # fmt: skip
     _table(turns, canvas)
-    canvas.heading("Which one to use")
-    canvas.paragraph(f"  {_advice(turns)}", indent="  ")
-    canvas.following(*next_commands)
+    canvas.listed("Which one to use", [_advice(turns)], indent="  ")
 
 
 def leading(turns: Sequence[Turn]) -> Turn:
@@ -50,36 +43,6 @@ def leading(turns: Sequence[Turn]) -> Turn:
     preferred = [turn for turn in turns if turn.library == "vllm" and turn.system == turns[0].system]
     pool = [turn for turn in preferred if turn.crossover.tier == "intra_node"] or inside
     return max(pool, key=lambda turn: turn.crossover.ranks)
-
-
-def _name(turn: Turn) -> str:
-    """Return whose crossover it is."""
-    version = f" {turn.version}" if turn.version else ""
-    return f"{turn.library}{version}, {turn.mode}, TP{turn.crossover.ranks} on {turn.system}"
-
-
-def _verdict(turns: Sequence[Turn], lead: Turn, model: str) -> str:
-    """Return where the collective turns, and how far libraries are apart."""
-    found = lead.crossover
-    text = (
-        f"{model} on {lead.system}: the TP{found.ranks} all-reduce of {lead.library} is latency-bound below batch "
-        f"{batch_of(found.batch_at_double_floor)}; there a wider link buys little. n_1/2 would say "
-        f"{batch_of(found.batch_at_half_size)}."
-    )
-    same = [turn for turn in turns if turn.crossover.collective == found.collective and turn.system == lead.system]
-    batches = [turn.crossover.batch_at_double_floor for turn in same]
-    if len(same) > 1:
-        least, most = batch_of(min(batches)), batch_of(max(batches))
-        text += f" Among libraries it lies between batch {least} and {most}." if least != most else _all(same, least)
-    return text
-
-
-def _all(same: Sequence[Turn], batch: str) -> str:
-    """Return that all libraries turn at one batch, and why, where the same model stands for all of them."""
-    why = (
-        ": none is measured there, and one model stands for all" if not any(_is_measured(turn) for turn in same) else ""
-    )
-    return f" Every library turns at batch {batch}{why}."
 
 
 def _is_measured(turn: Turn) -> bool:
@@ -144,43 +107,22 @@ def _advice(turns: Sequence[Turn]) -> str:
     return why + apart
 
 
-def document(turns: Sequence[Turn], model: str) -> dict[str, Any]:
-    """Return the document of the contract."""
-    lead = leading(turns)
-    return envelope(
-        "crossover",
-        {
-            "verdict": _verdict(turns, lead, model),
-            "model": model,
-            "crossovers": [_crossover(turn) for turn in turns],
-            "messages": [
-                {"batch": batch, "size_bytes": batch * lead.crossover.message_bytes_per_sequence} for batch in BATCHES
-            ],
-            "use": "double_floor_size_bytes",
-        },
-    )
+def document(turns: Sequence[Turn], model: str, first: Brief) -> dict[str, Any]:
+    """Return the document of the contract; its verdict is that of the first screen."""
+    message = leading(turns).crossover.message_bytes_per_sequence
+    body = {
+        "verdict": " ".join([*first.verdict, first.number]).strip(),
+        "model": model,
+        "crossovers": [_crossover(turn) for turn in turns],
+        "messages": [{"batch": batch, "size_bytes": batch * message} for batch in BATCHES],
+        "use": "double_floor_size_bytes",
+    }
+    return envelope("crossover", body)
 
 
 def _crossover(turn: Turn) -> dict[str, Any]:
     """Return a crossover with the keys that `nhalf decode` gives it, and whose it is."""
-    found = turn.crossover
-    return {
-        "system": turn.system,
-        "library": turn.library,
-        "version": turn.version or None,
-        "mode": str(turn.mode),
-        "collective": found.collective,
-        "tier": found.tier,
-        "ranks": found.ranks,
-        "latency_s": found.latency_s,
-        "bandwidth_bytes_per_s": number(found.bandwidth_bytes_per_s),
-        "half_size_bytes": number(found.half_size_bytes),
-        "double_floor_size_bytes": number(found.double_floor_size_bytes),
-        "message_bytes_per_sequence": found.message_bytes_per_sequence,
-        "batch_at_half_size": number(found.batch_at_half_size),
-        "batch_at_double_floor": number(found.batch_at_double_floor),
-        "kind": found.kind,
-    }
+    return {**of(turn, "system", "library", "version", "mode"), **of(turn.crossover, *CROSSOVER)}
 
 
 def document_of_link(found: Crossover, model: str, blocks: int) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from nhalf.report.words import link_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.decide.crossovers import Turn
-    from nhalf.decide.regime import Crossover
+    from nhalf.decide.regime import Crossover, Turn
     from nhalf.scenario import Scenario
 
 _MOST_ROWS = 10
@@ -93,7 +92,10 @@ def _span(turns: Sequence[Turn], lead: Turn) -> str:
         if (turn.system, turn.mode, turn.crossover.collective) == (lead.system, lead.mode, lead.crossover.collective)
     ]
     least, most = batch_of(min(batches)), batch_of(max(batches))
-    return f"Across libraries: batch {least} to {most}." if least != most else ""
+    if least != most:
+        return f"Across libraries: batch {least} to {most}."
+    modelled = not any(turn.crossover.kind == "measured" for turn in turns)
+    return "No library is measured there: one model stands for all." if len(batches) > 1 and modelled else ""
 
 
 def _bars(rows: Sequence[Turn], *, several: bool) -> Bars:

@@ -9,10 +9,12 @@ import numpy as np
 from nhalf import units
 from nhalf.decide.levers import link_changes, of_links
 from nhalf.decide.regime import TIE
+from nhalf.engines import ENGINES
 from nhalf.points import points
-from nhalf.report import fields, verdict
+from nhalf.report import fields
+from nhalf.report.verdict import NOTHING, of_flips
 from nhalf.report.view import Bars, Brief, Saving, Tone, percent, whole_number
-from nhalf.report.words import link_name
+from nhalf.report.words import joined, link_name, unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +33,18 @@ _BATCHES: Final = np.array(sorted({*np.geomspace(1, 4096, 200).round()}))
 """Batches at which it is looked whether a wider link saves what the model can tell."""
 
 
+def said(comparison: Comparison) -> tuple[str, str]:
+    """Return the verdict on a comparison, and the number with its range."""
+    panels = comparison.panels
+    if len(panels) > 1:
+        flips = [] if _faint(panels) else of_flips(comparison)
+        return " ".join(flips) or _steady(panels), _beyond(panels)
+    [panel] = panels
+    if not panel.tied:
+        return _unfit(panel), ""
+    return _best(panel), " ".join([_range(panel.fastest), *_slower(panel), *_capped(panel)])
+
+
 def brief(comparison: Comparison, defaults: Sequence[Default], *, next_command: str) -> Brief:
     """Return the first screen of a comparison."""
     panels = comparison.panels
@@ -38,16 +52,17 @@ def brief(comparison: Comparison, defaults: Sequence[Default], *, next_command: 
         return _several(comparison, defaults, next_command=next_command)
     [panel] = panels
     row = panel.fastest
+    verdict, number = said(comparison)
     if not panel.tied:
-        return Brief(verdict=[_unfit(panel)], warn=True, assumed=assumed(row, defaults), next_command=next_command)
+        return Brief(verdict=[verdict], warn=True, assumed=assumed(row, defaults), next_command=next_command)
     return Brief(
-        verdict=[_best(panel)],
-        number=" ".join([_range(row), *_slower(panel), *_capped(panel)]),
+        verdict=[verdict],
+        number=number,
         title=_title(row),
         bars=_bars(panel.rows, panel),
         asked=f"{_made_of(row)}\n{_asks(row)}",
         savings=_savings(panel),
-        closing=_floor(comparison, panel),
+        closing=[*_floor(comparison, panel), *([fields.waits_line(row.waits)] if row.waits else [])],
         assumed=assumed(row, defaults),
         next_command=next_command,
         next_why="does the advice change with load?",
@@ -79,10 +94,11 @@ def _several(comparison: Comparison, defaults: Sequence[Default], *, next_comman
         ]
         for panel in panels
     ]
-    found, faint = verdict.of_flips(comparison), _faint(panels)
+    verdict, number = said(comparison)
+    weak = _weak(of_flips(comparison)) if _faint(panels) else []
     return Brief(
-        verdict=[" ".join(found) if found and not faint else _steady(panels)],
-        number=_beyond(panels),
+        verdict=[verdict],
+        number=number,
         title=_title(rows[0], batch=False),
         bars=Bars(
             heads=heads,
@@ -95,7 +111,7 @@ def _several(comparison: Comparison, defaults: Sequence[Default], *, next_comman
         notes=["Each bar is a whole token: what part of it each is."],
         asked="What would save time?",
         savings=(),
-        closing=[*_advice(panels), *(_weak(found) if faint else []), *_floor(comparison, panels[0])],
+        closing=[*_advice(panels), *weak, *_floor(comparison, panels[0])],
         assumed=assumed(rows[0], defaults, batch=False),
         next_command=next_command,
     )
@@ -107,7 +123,7 @@ def _steady(panels: Sequence[Panel]) -> str:
     if len(names) == 1:
         rates = [fields.count(panel.fastest.tokens_per_s_per_user) for panel in panels if panel.tied]
         what = "prompt tokens/s" if panels[0].fastest.prefills else "tokens/s per user"
-        return f"{next(iter(names))} is fastest at every load asked for: {verdict.joined(rates)} {what}."
+        return f"{next(iter(names))} is fastest at every load asked for: {joined(rates)} {what}."
     told = [f"{panel.fastest.layout_name} at batch {panel.batch:g}" for panel in panels if panel.tied]
     return f"Fastest: {', '.join(told)}." if told else "No layout fits in memory."
 
@@ -124,7 +140,7 @@ def _beyond(panels: Sequence[Panel]) -> str:
     slower = [percent(row.tpot_s / panel.fastest.tpot_s - 1) for row, panel in found]
     crosses = any(row.crosses_nodes and not panel.fastest.crosses_nodes for row, panel in found)
     why = ": its all-reduces cross nodes" if crosses else ""
-    return f"{names.pop()} is {verdict.joined(slower)} slower{why}."
+    return f"{names.pop()} is {joined(slower)} slower{why}."
 
 
 def _faint(panels: Sequence[Panel]) -> bool:
@@ -161,7 +177,7 @@ def _advice(panels: Sequence[Panel]) -> list[str]:
 def _best(panel: Panel) -> str:
     """Return which layout is the fastest, and how fast."""
     row = panel.fastest
-    per = "prompt" if row.prefills else "token"
+    per = unit(row) if row.prefills else "token"
     if row.prefills:
         rate = f"{whole_number(round(row.tokens_per_s))} prompt tokens/s"
     else:
@@ -171,7 +187,7 @@ def _best(panel: Panel) -> str:
         return f"{row.layout_name} takes {figure}."
     tied = [each.layout_name for each in panel.tied if each is not row]
     if tied:
-        return f"{row.layout_name} is fastest: {figure}; {verdict.joined(tied)} within {100 * TIE:.0f} %."
+        return f"{row.layout_name} is fastest: {figure}; {joined(tied)} within {100 * TIE:.0f} %."
     return f"{row.layout_name} is fastest: {figure}."
 
 
@@ -216,7 +232,19 @@ def _title(row: Row, *, batch: bool = True) -> str:
     """Return what the table is of."""
     workload = row.scenario.workload
     load = f", batch {row.batch:g}" if batch and row.batch != 1 else ""
-    return f"{row.model} on {row.system}, {workload.weight_dtype} weights{load}"
+    return f"{row.model} on {row.system}, {workload.weight_dtype} weights{load}{_as_of(row)}"
+
+
+def _as_of(row: Row) -> str:
+    """Return the version that the answer is as of, where a newer one is known or another one was asked for."""
+    stack, measured = row.scenario.stack, (row.as_of or "").rpartition(" ")[2]
+    engine = ENGINES.get(stack.engine)
+    if engine is None or not measured or stack.library.name != stack.engine:
+        return ""
+    if stack.version in ("", measured) and measured == engine.newest:
+        return ""
+    asked = f" (nearest to {stack.version})" if stack.version not in ("", measured) else ""
+    return f", as of {engine.title} {measured}{asked}"
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
@@ -279,7 +307,7 @@ def _tone(row: Row, panel: Panel) -> Tone:
 def _made_of(row: Row) -> str:
     """Return what the time goes to."""
     parts = sorted(zip(_parts(row, of_all=[row], share=True), _names([row]), strict=True), reverse=True)
-    told = ", ".join(f"{percent(share)} {name}" for share, name in parts if share >= verdict.NOTHING)
+    told = ", ".join(f"{percent(share)} {name}" for share, name in parts if share >= NOTHING)
     return f"At {row.layout_name} a {'prompt' if row.prefills else 'token'} is {told}."
 
 

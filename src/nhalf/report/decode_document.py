@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.decide.link_share import exchanged
-from nhalf.report import decode_notes, decode_parts, verdict
-from nhalf.report.document import datum, envelope, number, taken, term, whole
-from nhalf.report.fields import LAYOUT, record
+from nhalf.report import decode_notes, decode_parts
+from nhalf.report.decode_brief import said
+from nhalf.report.document import datum, envelope, of, taken, term, whole
+from nhalf.report.fields import LAYOUT, record, waited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.curve import MeasuredCurve
-    from nhalf.decide.comparison import Comparison, Panel, Row
-    from nhalf.decide.regime import Crossover
+    from nhalf.decide.comparison import Comparison, Row
     from nhalf.loading import Default
 
 
@@ -23,26 +23,23 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
     return envelope(
         "decode",
         {
-            "verdict": verdict.of_comparison(comparison),
+            "verdict": " ".join(filter(None, said(comparison))),
             "rows": [_row(row) for row in comparison.rows],
             "best": [
                 {"system": panel.system, "batch": whole(panel.batch), "layouts": [_layout(row) for row in panel.tied]}
                 for panel in comparison.panels
             ],
-            "crossovers": [_crossover(found) for found in comparison.crossovers],
+            "crossovers": [of(found, "system", *CROSSOVER) for found in comparison.crossovers],
             "elasticities": [
-                {
-                    "system": row.scenario.system.name,
-                    "batch": whole(row.batch),
-                    "tp": row.tp,
-                    "layout": row.layout_name,
-                    "input": path,
-                    "value": value,
-                }
+                {**_which(row), "input": path, "value": value}
                 for row in comparison.rows
                 for path, value in row.elasticities.items()
             ],
-            "levers": [lever for panel in comparison.panels for lever in _levers(panel)],
+            "levers": [
+                {**_which(panel.fastest), **of(lever, "name", "factor", "gain", input="path")}
+                for panel in comparison.panels
+                for lever in panel.levers
+            ],
             "remedies": [remedy for panel in comparison.panels for remedy in decode_parts.remedies(panel)],
             "sources": sources(comparison),
             "defaults": taken(defaults),
@@ -57,6 +54,17 @@ def _layout(row: Row) -> dict[str, Any]:
     return {**record(row, LAYOUT), "replicas": row.layout.replicas, "layout": row.layout_name}
 
 
+def _which(row: Row) -> dict[str, Any]:
+    return {"system": row.system, "batch": whole(row.batch), "tp": row.tp, "layout": row.layout_name}
+
+
+CROSSOVER: Final = (
+    "collective", "tier", "ranks", "latency_s", "bandwidth_bytes_per_s", "half_size_bytes", "double_floor_size_bytes",
+    "message_bytes_per_sequence", "batch_at_half_size", "batch_at_double_floor", "kind",
+)  # fmt: skip
+"""What is said of a crossover."""
+
+
 def _row(row: Row) -> dict[str, Any]:
     """Return a row of the decode table."""
     inner = exchanged(row.step)
@@ -66,6 +74,7 @@ def _row(row: Row) -> dict[str, Any]:
         "layout": row.layout_name,
         "replicas": row.layout.replicas,
         "with_peer_access_s": row.peers_s,
+        **waited(row.waits),
         "tokens_per_step": float(row.scenario.workload.tokens_per_step),
         "accepted_tokens": row.accepted_tokens,
         "tokens_per_s": row.tokens_per_s * row.layout.replicas,
@@ -79,41 +88,6 @@ def _row(row: Row) -> dict[str, Any]:
         "kv_transfer": decode_parts.transfer(row),
         "terms": term(row.step),
     }
-
-
-def _crossover(found: Crossover) -> dict[str, Any]:
-    """Return a crossover."""
-    return {
-        "system": found.system,
-        "collective": found.collective,
-        "tier": found.tier,
-        "ranks": found.ranks,
-        "latency_s": found.latency_s,
-        "bandwidth_bytes_per_s": number(found.bandwidth_bytes_per_s),
-        "half_size_bytes": number(found.half_size_bytes),
-        "double_floor_size_bytes": number(found.double_floor_size_bytes),
-        "message_bytes_per_sequence": found.message_bytes_per_sequence,
-        "batch_at_half_size": number(found.batch_at_half_size),
-        "batch_at_double_floor": number(found.batch_at_double_floor),
-        "kind": found.kind,
-    }
-
-
-def _levers(panel: Panel) -> list[dict[str, Any]]:
-    """Return the levers of a panel's fastest row."""
-    return [
-        {
-            "system": panel.system,
-            "batch": whole(panel.batch),
-            "tp": panel.fastest.tp,
-            "layout": panel.fastest.layout_name,
-            "name": lever.name,
-            "input": lever.path,
-            "factor": lever.factor,
-            "gain": lever.gain,
-        }
-        for lever in panel.levers
-    ]
 
 
 def sources(comparison: Comparison) -> list[dict[str, Any]]:
@@ -130,16 +104,7 @@ def sources(comparison: Comparison) -> list[dict[str, Any]]:
 
 def _curve(curve: MeasuredCurve, system: str) -> dict[str, Any]:
     """Return the origin of a measured curve, which has many values and therefore none here."""
-    return {
-        "system": system,
-        "path": "system.curves.all-reduce",
-        "value": None,
-        "unit": "s",
-        "kind": "measured",
-        "source": curve.source,
-        "locator": curve.locator,
-        "date": curve.date,
-        "low": None,
-        "high": None,
-        "note": str(curve.key),
-    }
+    own = {"value": None, "unit": "s", "kind": "measured", "low": None, "high": None, "note": str(curve.key)}
+    own["as_of"] = f"{curve.key.library} {curve.key.version}"
+    told = {name: getattr(curve, name) for name in ("source", "locator", "date")}
+    return {"system": system, "path": "system.curves.all-reduce", **own, **told}

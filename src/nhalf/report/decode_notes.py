@@ -6,12 +6,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from nhalf import units
+from nhalf.breakdown import walk
 from nhalf.catalog import stated
-from nhalf.collective import Op
+from nhalf.collective import Mode, Op
 from nhalf.laws.across_nodes import place
 from nhalf.predict import incast
-from nhalf.report import planned, verdict, words
+from nhalf.predict.step import HOST
+from nhalf.report import planned, words
 from nhalf.report.decode_parts import sizes_differ
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +42,7 @@ def exchange_notes(comparison: Comparison) -> list[str]:
     for row in rows:
         if row.crosses_nodes and row.kind == "modelled":
             across.setdefault(_across(row), {})[row.layout_name] = None
-    notes = [f"{verdict.joined(list(names))}: {basis}, and the band is wide." for basis, names in across.items()]
+    notes = [f"{joined(list(names))}: {basis}, and the band is wide." for basis, names in across.items()]
     notes += incast_notes(rows)
     notes += _changing_notes(rows)
     for row in rows:
@@ -116,10 +119,41 @@ def _changing_notes(rows: Sequence[Row]) -> list[str]:
             fixed.setdefault((row.scenario.system.name, row.layout_name), []).append(row.columns["collective_fixed"])
     labels = list(dict.fromkeys(key[1] for key, times in fixed.items() if max(times) > _MOVED * min(times)))
     said = "c.fixed changes with the batch, as the plan takes other algorithms for longer messages."
-    return [f"{verdict.joined(labels)}: {said}"] if labels else []
+    return [f"{joined(labels)}: {said}"] if labels else []
 
 
 def incast_notes(rows: Sequence[Row]) -> list[str]:
     """Return that nodes which answer one root at once may overrun its port of the switch, where so many do."""
     labels = dict.fromkeys(row.layout_name for row in rows if incast.possible(row.scenario))
-    return [f"{verdict.joined(list(labels))}: {words.INCAST}."] if labels else []
+    return [f"{joined(list(labels))}: {words.INCAST}."] if labels else []
+
+
+def band_notes(row: Row) -> list[str]:
+    """Return what the band of a row rests on, where measured runs tell."""
+    if row.prefills or not any(row.scenario.residual):
+        return []
+    return ["the 80 % band is what measured runs were off by, wider where something was changed or never measured."]
+
+
+def launched_notes(comparison: Comparison) -> list[str]:
+    """Return what the host takes for launches in eager mode, and that no such engine was calibrated."""
+    rows = [row for row in comparison.rows if row.scenario.stack.mode != Mode.GRAPH and any(row.scenario.residual)]
+    notes = [note for panel in comparison.panels if panel.tied for note in _host(panel.fastest)]
+    if rows:
+        notes.append(
+            "No run of an engine that launches kernels one by one was in the calibration; the band is as wide as "
+            "published runs of other such engines were off."
+        )
+    return notes
+
+
+def _host(row: Row) -> list[str]:
+    """Return how the host's launches compare with the device's step; nothing where no host launches."""
+    found = next((term for _, term in walk(row.step) if term.name == HOST and term.rule == "excess"), None)
+    if found is None:
+        return []
+    host, device = (units.format_time(float(part.value)) for part in found.parts)
+    text = f"{row.layout_name}, batch {row.batch:g}: the host takes {host} to launch the kernels"
+    if float(found.value) > 0:
+        return [f"{text}, and the device, which takes {device} to run them, waits."]
+    return [f"{text}, less than the {device} the device runs them."]

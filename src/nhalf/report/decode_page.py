@@ -14,7 +14,8 @@ from nhalf.decide.collective import flips, rows
 from nhalf.errors import InputError
 from nhalf.loading.collective import Asked, load
 from nhalf.predict.communication import collective, is_measured, measured_curve
-from nhalf.report import verdict
+from nhalf.report.decode_brief import said
+from nhalf.report.fields import count
 from nhalf.report.figures import latency
 from nhalf.report.figures.algorithm import algorithms
 from nhalf.report.figures.bars import levers, tornado
@@ -23,6 +24,8 @@ from nhalf.report.figures.scaling import scaling
 from nhalf.report.figures.topology import topology
 from nhalf.report.figures.waterfall import waterfall
 from nhalf.report.page import Card, Constant, Meter, Page, Section
+from nhalf.report.view import percent
+from nhalf.report.words import joined, unit, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +67,7 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
         ),
         Section(
             key="waterfall",
-            title=f"Where the time of one {verdict.whole(fastest)} goes",
+            title=f"Where the time of one {whole(fastest)} goes",
             figures=[waterfall(panel.fastest, f"waterfall-{place}") for place, panel in enumerate(running)],
         ),
         Section(
@@ -85,8 +88,8 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
     ]
     scenario = fastest.scenario
     return Page(
-        title=f"{scenario.transformer.name} on {verdict.joined(list(dict.fromkeys(panel.system for panel in panels)))}",
-        verdict=verdict.of_comparison(comparison).split("\n"),
+        title=f"{scenario.transformer.name} on {joined(list(dict.fromkeys(panel.system for panel in panels)))}",
+        verdict=[text for text in said(comparison) if text],
         cards=[_card(panel) for panel in running],
         sections=[section for section in sections if section.figures],
         constants=[
@@ -102,10 +105,10 @@ def _card(panel: Panel) -> Card:
     row = panel.fastest
     return Card(
         label=f"{panel.system}, batch {panel.batch:g}: {row.layout_name}",
-        number=f"{units.format_time(row.step_s)} per {verdict.unit(row)}",
+        number=f"{units.format_time(row.step_s)} per {unit(row)}",
         beside=(
             f"80 % band {units.format_time(row.low_s)} to {units.format_time(row.high_s)}",
-            f"{verdict.count(row.tokens_per_s_per_user)} tokens/s per user, bound by {row.binding}",
+            f"{count(row.tokens_per_s_per_user)} tokens/s per user, bound by {row.binding}",
         ),
         meters=_meters(panel),
     )
@@ -115,9 +118,7 @@ def _meters(panel: Panel) -> list[Meter]:
     """Return what a wider and a quicker link would save, and the best of the other changes."""
     links = [lever for lever in panel.levers if lever.path.startswith("system.fabric")]
     others = sorted((lever for lever in panel.levers if lever not in links), key=lambda lever: -lever.gain)
-    return [
-        Meter(label=lever.name, share=lever.gain, text=verdict.percent(lever.gain)) for lever in (*links, *others[:1])
-    ]
+    return [Meter(label=lever.name, share=lever.gain, text=percent(lever.gain)) for lever in (*links, *others[:1])]
 
 
 def _maps(comparison: Comparison) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""Parts of the answer of `nhalf decode` that not every answer has: memory, remedies, drafts, caches on their way."""
+"""Parts of the answer of `nhalf decode` that not every one has: memory, remedies, caches on their way, term trees."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nhalf import units
-from nhalf.breakdown import columns
-from nhalf.report import verdict
-from nhalf.report.document import whole
+from nhalf.breakdown import Term, columns
+from nhalf.report.document import of, whole
+from nhalf.report.view import percent
 
 if TYPE_CHECKING:
+    from nhalf.breakdown import Input
     from nhalf.decide.comparison import Comparison, Panel, Row
     from nhalf.report.canvas import Canvas
 
@@ -84,7 +85,7 @@ def write_remedies(comparison: Comparison, canvas: Canvas) -> None:
             word = "saves" if remedy.gain >= 0 else "costs"
             limit = "" if remedy.name in said else f" Limit: {remedy.limit}."
             said.add(remedy.name)
-            text = f"{where}{remedy.name}: {word} {verdict.percent(abs(remedy.gain))}, {times}.{limit}"
+            text = f"{where}{remedy.name}: {word} {percent(abs(remedy.gain))}, {times}.{limit}"
             canvas.paragraph(f"  {text}", indent="      ")
 
 
@@ -103,7 +104,7 @@ def write_transfer(comparison: Comparison, canvas: Canvas) -> None:
         share = found["time_s"] / row.step_s
         hidden = "sent layer by layer the prefill hides it" if share < 1 else "the link is slower than the prefill"
         after = units.format_time(row.step_s + found["time_s"])
-        words += f"That is {verdict.percent(share)} of the prefill: {hidden}; sent at its end, {after} in all."
+        words += f"That is {percent(share)} of the prefill: {hidden}; sent at its end, {after} in all."
         canvas.paragraph(f"  {row.layout_name}, batch {row.batch:g}: {words}", indent="    ")
 
 
@@ -125,28 +126,68 @@ def transfer(row: Row) -> dict[str, Any] | None:
 
 def memory(row: Row) -> dict[str, Any]:
     """Return the keys of what a device of a row holds."""
-    held = row.memory
-    return {
-        "weights_bytes": held.weights_bytes,
-        "kv_bytes": held.cache_bytes,
-        "workspace_bytes": held.workspace_bytes,
-        "usable_bytes": held.usable_bytes,
-    }
+    return of(row.memory, "weights_bytes", "workspace_bytes", "usable_bytes", kv_bytes="cache_bytes")
 
 
 def remedies(panel: Panel) -> list[dict[str, Any]]:
     """Return what each remedy that is on saves for the fastest row of a panel."""
-    return [
-        {
-            "system": panel.system,
-            "batch": whole(panel.batch),
-            "layout": panel.fastest.layout_name,
-            "name": remedy.name,
-            "flag": remedy.flag,
-            "without_s": remedy.without_s,
-            "with_s": remedy.with_s,
-            "gain": remedy.gain,
-            "limit": remedy.limit,
-        }
-        for remedy in panel.remedies
-    ]
+    where = {"system": panel.system, "batch": whole(panel.batch), "layout": panel.fastest.layout_name}
+    keys = ("name", "flag", "without_s", "with_s", "gain", "limit")
+    return [{**where, **of(remedy, *keys)} for remedy in panel.remedies]
+
+
+def write_tree(step: Term, canvas: Canvas, title: str) -> None:
+    """Write the whole tree of a step: each term's value, and each leaf's formula with its inputs.
+
+    A term that several formulas read is written out once, where it is first read.
+    """
+    canvas.heading(title)
+    _write(step, canvas, 0, set())
+
+
+def _write(term: Term, canvas: Canvas, depth: int, seen: set[int]) -> None:
+    """Write one term and what is below it."""
+    pad = "  " * depth
+    how = term.formula if term.rule == "leaf" else _HOW[term.rule]
+    if term.rule == "portion":
+        how = how.format(column=term.formula, whole=term.parts[0].name)
+    again = id(term) in seen
+    canvas.paragraph(f"{pad}{term.name} = {_value(term)}   [{'as above' if again else how}]", indent=pad + "    ")
+    if again:
+        return
+    seen.add(id(term))
+    if term.inputs:
+        named = ", ".join(f"{name} = {_given(value)}" for name, value in term.inputs.items())
+        canvas.paragraph(f"{pad}  with {named}", indent=pad + "    ")
+    for part in term.parts:
+        _write(part, canvas, depth + 1, seen)
+    for given_term in term.inputs.values():
+        if isinstance(given_term, Term) and id(given_term) not in seen:
+            _write(given_term, canvas, depth + 1, seen)
+
+
+_HOW = {
+    "total": "sum of",
+    "product": "product of",
+    "largest": "largest of",
+    "smallest": "smallest of",
+    "chosen": "the one whose plan is the smallest of",
+    "excess": "what the first takes beyond the second",
+    "portion": "{column} part of {whole}",
+}
+"""How a term is folded from the parts that follow it."""
+
+
+def _value(term: Term) -> str:
+    """Return the value of a scalar term with its unit."""
+    value = float(term.value)
+    if term.unit == "s":
+        return units.format_time(value)
+    return f"{value:.6g}" if term.unit == "1" else f"{value:.6g} {term.unit}"
+
+
+def _given(given: Input) -> str:
+    """Return an input of a formula as text."""
+    if isinstance(given, Term):
+        return _value(given)
+    return str(given) if callable(given) else f"{float(given):.6g}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
-from nhalf.report.view import Bars, Brief, percent
+from nhalf.report.view import Bars, Brief, percent, ranged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,13 +19,9 @@ _MOST = 11
 _WORDS = {"latency": "latency-bound", "bandwidth": "bandwidth-bound"}
 
 
-def write(name: str, link: Link, points: Sequence[Point], origins: Mapping[str, Datum], canvas: Canvas) -> None:
-    """Write the verdict, the ladder and where the two numbers come from."""
-    half = float(link.half_size_bytes)
-    canvas.paragraph(_verdict(half, [point for point in points if point.asked]), bold=True)
-    alpha, beta = units.format_time(float(link.latency_s)), units.format_bandwidth(float(link.bandwidth_bytes_per_s))
-    canvas.paragraph(f"{name}: t(n) = alpha + n / beta, alpha = {alpha}, beta = {beta}, n_1/2 = {_half_size(half)}")
-    canvas.heading("A ladder of sizes")
+def write(link: Link, points: Sequence[Point], origins: Mapping[str, Datum], canvas: Canvas) -> None:
+    """Write the whole ladder, and where the two numbers come from."""
+    canvas.heading("A ladder of sizes: t(n) = alpha + n / beta")
     rows = [
         [
             units.format_size(point.size_bytes) + (" *" if point.asked else ""),
@@ -38,17 +34,8 @@ def write(name: str, link: Link, points: Sequence[Point], origins: Mapping[str, 
     ]
     marked = [index for index, point in enumerate(points) if point.asked]
     canvas.table(["size", "time", "effective", "latency share", "<regime"], rows, marked=marked)
-    canvas.heading("Sources")
-    for path, origin in origins.items():
-        interval = ""
-        if origin.low is not None and origin.high is not None:
-            low, high = units.format_value(origin.low, origin.unit), units.format_value(origin.high, origin.unit)
-            interval = f" ({low} to {high})"
-        value = units.format_value(origin.value, origin.unit)
-        canvas.paragraph(
-            f"  {path} = {value}{interval}: {origin.kind}, {origin.source}, {origin.locator}", indent="    "
-        )
-    canvas.following("nhalf decode llama-3.1-70b --on h100-sxm --tp 1,2,4,8,16 --batch 1,16,128")
+    told = [f"{path} = {ranged(each)}: {each.kind}, {each.source}, {each.locator}" for path, each in origins.items()]
+    canvas.listed("Sources", told)
 
 
 def brief(name: str, link: Link, points: Sequence[Point]) -> Brief:

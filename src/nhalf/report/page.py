@@ -16,7 +16,6 @@ from nhalf import units
 from nhalf.catalog import store
 from nhalf.catalog.files import sources
 from nhalf.printable import shown, shown_json
-from nhalf.report import breaking
 from nhalf.report.figures.figure import config, needed
 from nhalf.version import VERSION
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from nhalf.citation import Datum
     from nhalf.report.figures.figure import Figure
+
 
 MATTERS: Final = 0.01
 """A constant stands in the first table when one per cent of it moves the answer by at least 0.01 %."""
@@ -116,7 +116,7 @@ def html(page: Page, *, command: str, bundle: str) -> str:
     loader = jinja.PackageLoader("nhalf", "report/templates")
     environment = jinja.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
                                     finalize=_printable)  # fmt: skip
-    environment.filters |= {"prose": breaking.prose, "code": breaking.code}
+    environment.filters |= {"prose": prose, "code": code}
     matter, rest = _constants(page.constants)
     text: str = environment.get_template("page.html").render(
         page=page,
@@ -217,3 +217,24 @@ def _shown(constant: Constant) -> dict[str, str]:
         "date": datum.date,
         "share": "" if constant.share is None else f"{constant.share:+.2f}",
     }
+
+
+_FLAG: Final = re.compile(r"(?<!\S)[(\[{]*--?[A-Za-z]\S*")
+_HYPHENED: Final = re.compile(r"\S*-\S*")
+_UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|[num]?s|[kMGT]?i?B(?:/s)?)(?!\w))")
+
+
+def prose(text: str) -> Any:  # noqa: ANN401  markup of an extra
+    """Return a text as markup in which no line ends inside a flag, or between a number and its unit."""
+    return _kept(re.sub(_UNIT, "\u00a0", text), _FLAG)
+
+
+def code(text: str) -> Any:  # noqa: ANN401  markup of an extra
+    """Return lines to copy as markup in which no line ends inside a word."""
+    return _kept(text, _HYPHENED)
+
+
+def _kept(text: str, words: re.Pattern[str]) -> Any:  # noqa: ANN401  markup of an extra
+    """Return a text as markup in which some words are kept whole."""
+    markup: Any = needed("markupsafe", "jinja2")
+    return markup.Markup(re.sub(words, r'<span class="whole">\g<0></span>', str(markup.escape(shown(text)))))

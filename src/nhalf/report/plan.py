@@ -15,8 +15,8 @@ from nhalf.decide.regime import TIE
 from nhalf.predict.routed import measured_ways
 from nhalf.report.plan_number import number
 from nhalf.report.plan_why import why
-from nhalf.report.plan_words import GOALS, apart, judgement, limits, rate, rule_of_thumb, verdict
-from nhalf.report.verdict import joined
+from nhalf.report.plan_words import GOALS, apart, limits, rate, rule_of_thumb
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 12
 _FRONT: Final = 10
-_WIDE: Final = 120
 _STARS: Final = {"yes": "", "marginal": "?", "no": "!"}
 
 
@@ -50,20 +49,13 @@ class Asked:
 
 
 def write(plan: Plan, asked: Asked, canvas: Canvas) -> None:
-    """Write the whole answer on a canvas."""
-    canvas.paragraph(verdict(plan), bold=True)
-    if plan.judged is not None or asked.launched is not None:
-        canvas.paragraph(judgement(plan, asked.launched), bold=True)
+    """Write all that the first screen has no room for."""
     shown = plan.chosen or plan.nearest
     if shown is None:
         return
-    canvas.paragraph(number(plan, shown))
+    canvas.paragraph(f"\n{number(plan, shown)}.")
     _table(plan, canvas)
-    reasons = why(plan)
-    if reasons:
-        canvas.heading("Why not another layout")
-        for reason in reasons:
-            canvas.paragraph(f"  {reason}", indent="    ")
+    canvas.listed("Why not another layout", why(plan))
     _front(plan, canvas)
     if plan.wish.pools:
         canvas.paragraph(apart(plan), indent="  ")
@@ -71,53 +63,38 @@ def write(plan: Plan, asked: Asked, canvas: Canvas) -> None:
         canvas.paragraph(rule_of_thumb(rule), indent="  ")
     if plan.chosen is not None:
         _launch(plan.chosen, asked, canvas)
-    _closing(plan, asked, canvas)
 
 
 def _table(plan: Plan, canvas: Canvas) -> None:
     """Write the best point of each layout."""
-    kind = GOALS[plan.wish.goal]
-    canvas.heading(f"{plan.gpus} devices, layouts by {kind}, each at its best batch")
-    wide = canvas.width >= _WIDE
+    canvas.heading(f"{plan.gpus} devices, layouts by {GOALS[plan.wish.goal]}, each at its best batch")
     rows = list(plan.rows[:_SHOWN])
     if plan.chosen is not None and plan.chosen not in rows:
         rows.append(plan.chosen)
-    cells = [_cells(plan, row, wide=wide) for row in rows]
-    heads = ["<layout", "batch", "TPOT", "TTFT", "tok/s/user", "tok/s/GPU"]
-    heads += ["nodes"] if wide else []
-    heads += ["$/Mtok"] if plan.wish.price_per_hour is not None else []
-    heads += ["<binds", "<runs on"] if wide else ["<binds"]
+    price = ["$/Mtok"] if plan.wish.price_per_hour is not None else []
+    heads = ["<layout", "batch", "TPOT", "TTFT", "tok/s/user", "tok/s/GPU", "nodes", *price, "<binds", "<runs on"]
     marked = [index for index, row in enumerate(rows) if row is plan.chosen]
-    canvas.table(heads, cells, marked=marked)
-    for note in _notes(plan, rows, wide=wide):
+    canvas.table(heads, [_cells(plan, row) for row in rows], marked=marked)
+    for note in _notes(plan, rows):
         canvas.paragraph(note, indent="  ")
 
 
-def _cells(plan: Plan, row: Choice, *, wide: bool) -> list[str]:
+def _cells(plan: Plan, row: Choice) -> list[str]:
     """Return the cells of a row."""
-    first = row.ttft_s
-    last = units.format_time(first[0] if not wide else first[1]) if first is not None else "-"
-    shown = last if first is None or not wide else f"{units.format_time(first[0])}-{last}"
+    first = "-" if row.ttft_s is None else "-".join(units.format_time(end) for end in row.ttft_s)
     cells = [f"{name(row.layout)}{_STARS[row.meets]}{'*' if row.tied else ''}", str(row.batch)]
-    cells += [units.format_time(row.tpot_s), shown, rate(row.tokens_per_s_per_user), rate(row.tokens_per_s_per_gpu)]
-    cells += [str(_nodes(row))] if wide else []
+    cells += [units.format_time(row.tpot_s), first, rate(row.tokens_per_s_per_user), rate(row.tokens_per_s_per_gpu)]
     cost = row.cost_per_mtoken(plan.wish.price_per_hour)
-    cells += [units.format_money(cost)] if cost is not None else []
     engines = ", ".join(engine for engine in ENGINES if runs_on(row.layout, engine))
-    return [*cells, row.binding, *([engines or "none"] if wide else [])]
+    costs = [units.format_money(cost)] if cost is not None else []
+    return [*cells, str(row.nodes), *costs, row.binding, engines or "none"]
 
 
-def _nodes(row: Choice) -> int:
-    """Return how many nodes a replica takes."""
-    return row.layout.nodes(row.candidate.scenario.system.fabric)
-
-
-def _notes(plan: Plan, rows: Sequence[Choice], *, wide: bool) -> list[str]:
+def _notes(plan: Plan, rows: Sequence[Choice]) -> list[str]:
     """Return what the marks mean, and what is behind the rows."""
     notes = [f"* within {100 * TIE:.0f} % of the best. x replicas."]
     if any(row.ttft_s for row in rows):
-        burst = " to that of the last when the whole batch arrives at once" if wide else ""
-        notes[0] += f" TTFT: {'from ' if wide else ''}that of a prompt alone{burst}."
+        notes[0] += " TTFT: from that of a prompt alone to that of the last when the whole batch arrives at once."
     marks = {row.meets for row in rows}
     if "marginal" in marks:
         notes.append(_perhaps(plan))
@@ -217,17 +194,6 @@ def _launch(chosen: Choice, asked: Asked, canvas: Canvas) -> None:
         for also in line.also:
             canvas.paragraph(f"    with {also}", indent="      ")
     stack, workload = chosen.candidate.scenario.stack, chosen.candidate.scenario.workload
-    canvas.heading(f"The prediction is for {stack.engine} and assumes")
     serves = bool(np.any(np.greater(workload.output_tokens, 0)))
-    for switch in switches(chosen.layout, mode=str(stack.mode), serves_prompts=serves):
-        canvas.paragraph(f"  {switch}", indent="    ")
-
-
-def _closing(plan: Plan, asked: Asked, canvas: Canvas) -> None:
-    """Write the defaults and the next command."""
-    if asked.defaults:
-        canvas.heading("Defaults taken")
-        for default in asked.defaults:
-            canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
-    canvas.following(asked.next_command)
-    del plan
+    assumed = switches(chosen.layout, mode=str(stack.mode), serves_prompts=serves)
+    canvas.listed(f"The prediction is for {stack.engine} and assumes", assumed)

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Final
 from nhalf import units
 from nhalf.decide.launch_lines import lines
 from nhalf.decide.layouts import name
+from nhalf.decide.requests import waits
 from nhalf.engines.served import PLACEHOLDER
 from nhalf.predict.routed import measured_ways
 from nhalf.report.decode_brief import assumed, span
+from nhalf.report.fields import waits_line
 from nhalf.report.plan import Asked, served
 from nhalf.report.plan_number import tenths
 from nhalf.report.plan_several import comparison
 from nhalf.report.plan_why import token_columns
 from nhalf.report.plan_words import GOALS, judgement, limits, rate, verdict
 from nhalf.report.view import Bars, Brief, percent
+from nhalf.report.words import COSTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,12 +28,6 @@ if TYPE_CHECKING:
     from nhalf.report.plan_several import Named
 
 _SHOWN: Final = 5
-_COSTS: Final = {
-    "weights": "reading weights", "experts": "reading expert weights", "kv": "reading the KV cache",
-    "compute": "arithmetic", "launch": "per-layer overhead", "collective_fixed": "collective latency",
-    "collective_transfer": "collective bytes", "hand_over": "pipeline transfer", "prefill": "prefill",
-}  # fmt: skip
-"""What a token pays for, by column."""
 
 
 def brief(plan: Plan, asked: Asked) -> Brief:
@@ -45,11 +42,11 @@ def brief(plan: Plan, asked: Asked) -> Brief:
     return Brief(
         verdict=[_run(plan, chosen) if plan.chosen is not None else verdict(plan), *judged],
         warn=plan.chosen is None,
-        number=" ".join([f"80 % range: {span(*chosen.band_s)} per token.", *(_odds(plan, chosen) or _first(chosen))]),
+        number=" ".join([f"80 % range: {span(*chosen.band_s)} per token.", *_odds(plan, chosen)]),
         title=f"{chosen.scenario.transformer.name} on {plan.gpus} {asked.system}{_lengths(chosen)}",
         bars=_bars(plan, rows),
         notes=_notes(plan, rows),
-        closing=[*_runner_up(plan), *_even(plan, chosen)],
+        closing=[*_waits(plan, chosen), *_runner_up(plan), *_even(plan, chosen)],
         commands=_launch(plan, asked),
         assumed=assumed(chosen, asked.defaults),
         next_command=asked.next_command,
@@ -100,9 +97,21 @@ def _odds(plan: Plan, chosen: Choice) -> list[str]:
     return [] if found is None else [f"It keeps {units.format_time(plan.wish.tpot_s or 0)} in {found} of 10 cases."]
 
 
-def _first(chosen: Choice) -> list[str]:
-    """Return the time to the first token of a prompt alone."""
-    return [] if chosen.ttft_s is None else [f"First token: {units.format_time(chosen.ttft_s[0])}."]
+def _waits(plan: Plan, chosen: Choice) -> list[str]:
+    """Return what the requests of the chosen layout wait, replayed one by one, and which limit not all of them keep."""
+    found = waits(chosen)
+    if found is None:
+        return []
+    pairs = (
+        (plan.wish.ttft_s, found.ttft_p99_s, "to the first token"),
+        (plan.wish.tpot_s, found.tpot_p99_s, "a token"),
+    )
+    late = [
+        f"More than 1 request in 100 takes over {units.format_time(limit)} {what}."
+        for limit, last, what in pairs
+        if limit is not None and last > limit
+    ]
+    return [waits_line(found), *late]
 
 
 def _binds(row: Choice) -> str:
@@ -171,7 +180,9 @@ def _notes(plan: Plan, rows: Sequence[Choice]) -> list[str]:
     """Return how many layouts there are, and what was not measured."""
     left = sum(plan.refused.values())
     rest = f", {left} {'does' if left == 1 else 'do'} not" if left else ""
-    found = [f"{len(plan.rows)} layouts fit{rest}; each is shown at its best load."] if len(plan.rows) > 1 else []
+    found = [f"{len(plan.rows)} layouts fit{rest}; each is shown at its best load."]
+    if len(plan.rows) == 1:
+        found = [f"It is the only layout that fits{rest}."]
     sent = [row for row in rows if row.layout.routed_exchange == "all-to-all"]
     if any(not measured_ways(row.scenario) for row in sent):
         found.append("a2a: tokens go to their experts by all-to-all; modelled, not measured.")
@@ -194,7 +205,7 @@ def _runner_up(plan: Plan) -> list[str]:
     more = {column: theirs[column] - mine[column] for column in theirs}
     most = max(more, key=lambda column: more[column])
     less = percent(1 - sum(mine.values()) / sum(theirs.values()))
-    return [f"{name(row.layout)} gives {less} less: a token takes {units.format_time(more[most])} more {_COSTS[most]}."]
+    return [f"{name(row.layout)} gives {less} less: a token takes {units.format_time(more[most])} more {COSTS[most]}."]
 
 
 def _launch(plan: Plan, asked: Asked) -> list[str]:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf.decide.launch_lines import lines, switches
 from nhalf.decide.layouts import name
-from nhalf.report.document import envelope, taken
+from nhalf.decide.requests import waits
+from nhalf.report.document import envelope, of, taken
+from nhalf.report.fields import waited
 from nhalf.report.plan import served
 from nhalf.report.plan_why import why
 from nhalf.report.plan_words import judgement, rule_of_thumb, verdict
@@ -32,17 +34,13 @@ def body(plan: Plan, asked: Asked, *, every: bool) -> dict[str, Any]:
         "verdict": verdict(plan),
         "gpus": plan.gpus,
         "goal": plan.wish.goal,
-        "tpot_limit_s": plan.wish.tpot_s,
-        "ttft_limit_s": plan.wish.ttft_s,
-        "odds": plan.wish.odds,
-        "users": plan.wish.users,
-        "rate_per_s": plan.wish.rate_per_s,
+        **of(plan.wish, "odds", "users", "rate_per_s", tpot_limit_s="tpot_s", ttft_limit_s="ttft_s"),
         "rows": plan.records(every=every),
-        "chosen": None if chosen is None else plan.record(chosen),
-        "even": None if plan.even is None else plan.record(plan.even),
-        "nearest": None if plan.nearest is None else plan.record(plan.nearest),
-        "judged": None if plan.judged is None else plan.record(plan.judged),
-        "judged_best": None if plan.judged_best is None else plan.record(plan.judged_best),
+        **{
+            key: None if (row := getattr(plan, key)) is None else plan.record(row)
+            for key in ("chosen", "even", "nearest", "judged", "judged_best")
+        },
+        "waits": waited(None if chosen is None else waits(chosen)),
         "judgement": judgement(plan, asked.launched) or None,
         "launch": {engine: line.command or None for engine, line in launch.items()},
         "launch_notes": {engine: [line.reason] if line.reason else list(line.also) for engine, line in launch.items()},
@@ -60,30 +58,20 @@ def body(plan: Plan, asked: Asked, *, every: bool) -> dict[str, Any]:
 
 def _pools(found: Pools) -> dict[str, Any]:
     """Return the split into prefill and decode."""
-    return {
-        "prefill": name(found.prefill.candidate.layout),
-        "prefill_replicas": found.prefill.replicas,
-        "decode": name(found.decode.candidate.layout),
-        "decode_replicas": found.decode.replicas,
-        "batch": found.decode.batch,
-        "tpot_s": found.tpot_s,
-        "ttft_low_s": found.first_s,
-        "transfer_s": found.transfer_s,
-        "transfer_share": found.transfer_share,
-        "tokens_per_s_per_user": found.per_user,
-        "tokens_per_s_per_gpu": found.per_gpu,
+    sides = {
+        key: value
+        for role, side in (("prefill", found.prefill), ("decode", found.decode))
+        for key, value in ((role, name(side.candidate.layout)), (f"{role}_replicas", side.replicas))
     }
+    renamed = {"ttft_low_s": "first_s", "tokens_per_s_per_user": "per_user", "tokens_per_s_per_gpu": "per_gpu"}
+    return {**sides, "batch": found.decode.batch, **of(found, "tpot_s", "transfer_s", "transfer_share", **renamed)}
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
     """Return what the numbers say of the rule of thumb."""
-    return {
-        "devices": rule.devices,
-        "what": rule.what,
-        "inside": name(rule.inside.layout),
-        "inside_value": rule.inside.score,
-        "across": name(rule.across.layout),
-        "across_value": rule.across.score,
-        "holds": rule.holds,
-        "text": rule_of_thumb(rule),
+    sides = {
+        key: value
+        for side, row in (("inside", rule.inside), ("across", rule.across))
+        for key, value in ((side, name(row.layout)), (f"{side}_value", row.score))
     }
+    return {**of(rule, "devices", "what", "holds"), **sides, "text": rule_of_thumb(rule)}

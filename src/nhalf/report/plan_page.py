@@ -6,12 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.decide.elasticity import elasticities
 from nhalf.decide.launch_lines import lines, switches
 from nhalf.decide.layouts import name
-from nhalf.decide.levers import levers
+from nhalf.decide.levers import elasticities, levers
 from nhalf.decide.regime import crossover
-from nhalf.report import verdict as words
 from nhalf.report.figures.pareto import Spot, pareto
 from nhalf.report.figures.regime import regime
 from nhalf.report.page import Card, Code, Constant, Meter, Page, Section
@@ -20,6 +18,8 @@ from nhalf.report.plan_number import kept, span
 from nhalf.report.plan_ranking import rankings
 from nhalf.report.plan_why import why
 from nhalf.report.plan_words import apart, defaults_of, judgement, rate, rule_of_thumb, verdict
+from nhalf.report.view import percent
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,9 +83,9 @@ def _title(plans: Sequence[tuple[Plan, Asked]], scenarios: Sequence[Scenario]) -
         return "nhalf plan"
     counts = {plan.gpus for plan, _ in plans}
     if len(counts) > 1:
-        each = words.joined([f"{plan.gpus} of {asked.system}" for plan, asked in plans])
+        each = joined([f"{plan.gpus} of {asked.system}" for plan, asked in plans])
         return f"{scenarios[0].transformer.name} on devices: {each}"
-    systems = words.joined([asked.system for _, asked in plans])
+    systems = joined([asked.system for _, asked in plans])
     return f"{scenarios[0].transformer.name} on {plans[0][0].gpus} devices of {systems}"
 
 
@@ -129,9 +129,7 @@ def _card(plan: Plan, shown: Choice) -> Card:
         label=f"{scenario.system.name}: {name(shown.layout)}, batch {shown.batch}{kind}",
         number=f"{rate(shown.tokens_per_s_per_gpu)} tok/s/GPU",
         beside=tuple(beside),
-        meters=[
-            Meter(label=lever.name, share=lever.gain, text=words.percent(lever.gain)) for lever in (*links, *others[:1])
-        ],
+        meters=[Meter(label=lever.name, share=lever.gain, text=percent(lever.gain)) for lever in (*links, *others[:1])],
     )
 
 

@@ -11,7 +11,8 @@ from nhalf.report.document import envelope
 from nhalf.report.plan_document import body
 from nhalf.report.plan_number import number
 from nhalf.report.plan_words import GOALS, apart, defaults_of, judgement, limits, rate, rule_of_thumb, verdict
-from nhalf.report.verdict import joined, percent
+from nhalf.report.view import percent
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,29 +26,21 @@ Named = tuple[str, "Plan", "Asked"]
 """The name of a system, its plan, and what it was asked for."""
 
 
-def write(plans: Sequence[Named], canvas: Canvas, *, next_command: str) -> None:
-    """Write the comparison, the table of chosen layouts, each verdict, and the defaults."""
-    canvas.paragraph(comparison(plans), bold=True)
+def write(plans: Sequence[Named], canvas: Canvas) -> None:
+    """Write the table of chosen layouts, each verdict, and the defaults."""
     canvas.heading(f"The layout chosen on each of {joined([name for name, _, _ in plans])}")
     canvas.table(["<", *(f"{system}" for system, _, _ in plans)], _table(plans))
     for system, plan, asked in plans:
-        canvas.heading(system)
-        canvas.paragraph(f"  {_capital(verdict(plan))}", indent="  ")
         shown = plan.chosen or plan.nearest
-        if shown is not None:
-            canvas.paragraph(f"  {number(plan, shown)}", indent="  ")
-        if asked.launched is not None:
-            canvas.paragraph(f"  {judgement(plan, asked.launched)}", indent="  ")
-        if plan.wish.pools and plan.chosen is not None:
-            canvas.paragraph(f"  {apart(plan)}", indent="  ")
-        for rule in plan.rules:
-            canvas.paragraph(f"  {rule_of_thumb(rule)}", indent="  ")
-    defaults = defaults_of([(system, asked.defaults) for system, _, asked in plans])
-    if defaults:
-        canvas.heading("Defaults taken")
-        for text in defaults:
-            canvas.paragraph(f"  {text}", indent="    ")
-    canvas.following(next_command)
+        texts = [
+            _capital(verdict(plan)),
+            *([] if shown is None else [number(plan, shown)]),
+            judgement(plan, asked.launched),
+            apart(plan) if plan.wish.pools and plan.chosen is not None else "",
+            *(rule_of_thumb(rule) for rule in plan.rules),
+        ]
+        canvas.listed(system, [text for text in texts if text], indent="  ")
+    canvas.listed("Defaults taken", defaults_of([(system, asked.defaults) for system, _, asked in plans]))
 
 
 def comparison(plans: Sequence[Named]) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.decide.layouts import name
-from nhalf.report.verdict import COLUMN_WORDS, joined, percent
+from nhalf.report.view import percent
+from nhalf.report.words import COSTS, joined
 
 if TYPE_CHECKING:
     from nhalf.decide.candidates import Choice
@@ -50,10 +51,10 @@ def _loses(plan: Plan, row: Choice, more: dict[str, float], share: float) -> str
     """Return what one layout loses, and to what."""
     whole = sum(more.values())
     ordered = sorted(more, key=lambda column: -more[column])
-    named = [f"{units.format_time(more[column])} more for {COLUMN_WORDS[column]}" for column in ordered[:_NAMED]
+    named = [f"{units.format_time(more[column])} more for {COSTS[column]}" for column in ordered[:_NAMED]
              if more[column] >= _MATTERS * whole]  # fmt: skip
     saved = -more[ordered[-1]]
-    but = f", but {units.format_time(saved)} less for {COLUMN_WORDS[ordered[-1]]}" if saved >= _MATTERS * whole else ""
+    but = f", but {units.format_time(saved)} less for {COSTS[ordered[-1]]}" if saved >= _MATTERS * whole else ""
     what = "time" if plan.wish.goal == "latency" else "GPU time"
     return (
         f"{name(row.layout)} (batch {row.batch}) gives {percent(share)} less: a token takes "

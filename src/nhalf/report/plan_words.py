@@ -11,8 +11,8 @@ from nhalf.decide.levers import levers
 from nhalf.decide.little import finished_per_s
 from nhalf.decide.regime import TIE
 from nhalf.errors import InputError, NoAnswerError
-from nhalf.report.verdict import WORDS, joined, percent
-from nhalf.report.words import counted
+from nhalf.report.view import percent
+from nhalf.report.words import COSTS, counted, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +40,8 @@ def verdict(plan: Plan) -> str:
         names = joined([f"{name(row.layout)} (batch {row.batch})" for row in tied[:4]])
         more = f" and {len(tied) - 4} more" if len(tied) > 4 else ""  # noqa: PLR2004  as many as are named
         text += f" The model cannot tell it from {names}{more}: all are within {100 * TIE:.0f} %."
-    owed = chosen.columns
-    share = max(owed.values()) / sum(owed.values())
-    text += f" {percent(share)} of its step is {WORDS[chosen.binding]}."
+    most = max(chosen.columns, key=lambda column: chosen.columns[column])
+    text += f" {percent(chosen.columns[most] / chosen.step_s)} of its step is {COSTS[most]}."
     if chosen.meets == "marginal":
         text += f" {_marginal(plan, chosen)}"
     return text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.canvas import grid
-from nhalf.report.document import envelope
+from nhalf.report.document import envelope, of
 from nhalf.simulate.path import CAUSES
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from nhalf.decide.agreement import Outcome
-    from nhalf.decide.head_of_line import Convoy
+    from nhalf.decide.agreement import Convoy, Outcome
     from nhalf.report.canvas import Canvas
     from nhalf.simulate.path import Stretch
     from nhalf.simulate.program import Program
@@ -236,38 +235,14 @@ def _entry(one: Outcome) -> dict[str, Any]:
     """Return one run."""
     run = one.run
     return {
-        "op": run.program.op,
-        "algorithm": run.program.algorithm,
-        "ranks": run.program.ranks,
-        "size_bytes": run.program.size_bytes,
-        "ports": run.conditions.ports,
-        "protocol": run.conditions.protocol,
-        "time_s": _time(one),
-        "messages": run.messages,
-        "law_s": one.law_s,
-        "law_difference": one.difference,
-        "law_reason": one.reason,
+        **of(run.program, "op", "algorithm", "ranks", "size_bytes"),
+        **of(run.conditions, "ports", "protocol"),
+        **of(run, "time_s", "messages", "engine"),
+        **of(one, "law_s", "payload", "what_if", law_difference="difference", law_reason="reason"),
         "causes": {f"{name.replace(' ', '_')}_s": value for name, value in one.causes.items()} if one.path else None,
-        "critical_path": [_stretch(stretch) for stretch in one.path],
-        "links": [{"name": use.name, "bytes": use.bytes, "utilisation": use.share} for use in one.usage],
-        "payload": one.payload,
-        "engine": run.engine,
-        "what_if": one.what_if,
+        "critical_path": [
+            {**of(stretch), "message": stretch.message if stretch.message >= 0 else None} for stretch in one.path
+        ],
+        "links": [of(use, "name", "bytes", utilisation="share") for use in one.usage],
         "convoy": None if one.convoy is None else asdict(one.convoy),
-    }
-
-
-def _stretch(stretch: Stretch) -> dict[str, Any]:
-    """Return one stretch of a critical path."""
-    return {
-        "kind": stretch.kind,
-        "rank": stretch.rank,
-        "peer": stretch.peer,
-        "message": stretch.message if stretch.message >= 0 else None,
-        "begin_s": stretch.begin_s,
-        "end_s": stretch.end_s,
-        "latency_s": stretch.latency_s,
-        "transfer_s": stretch.transfer_s,
-        "queueing_s": stretch.queueing_s,
-        "waited_for": stretch.waited_for or None,
     }

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
-from nhalf.report.document import envelope
-from nhalf.report.verdict import joined
-from nhalf.report.words import counted
+from nhalf.report.document import envelope, of
+from nhalf.report.words import counted, joined
 from nhalf.simulate.machine import more_than_sold
 
 if TYPE_CHECKING:
@@ -161,29 +160,18 @@ def document(made: Loop, paces: Sequence[Pace], *, tokens: int, partial: str = "
         {
             "model": made.scenario.transformer.name,
             "system": made.scenario.system.name,
-            "tp": made.ranks,
-            "batch": made.batch,
+            **of(made, "batch", "algorithm", "collectives", "work_s", "collective_s", tp="ranks", what_if="is_what_if"),
             "tokens": tokens,
-            "algorithm": made.algorithm,
-            "collectives": made.collectives,
-            "work_s": made.work_s,
-            "collective_s": made.collective_s,
             "jitter_s": paces[0].jitter_s,
             "undisturbed_tokens_per_s": made.batch / made.step_s,
-            "what_if": made.is_what_if,
             "assumed": more_than_sold(made.scenario.system.name, made.ranks) or None,
             "partial": partial or None,
             "runs": [
                 {
-                    "straggler": one.straggler or None,
-                    "tokens_per_s": one.tokens_per_s,
-                    "step_p50_s": one.step_p50_s,
-                    "step_p99_s": one.step_p99_s,
+                    **of(one, "straggler", "tokens_per_s", "step_p50_s", "step_p99_s", "pace_rank", "pace_by_link"),
                     "steps_behind": one.behind,
-                    "pace_rank": one.pace_rank,
                     "pace_share": one.pace_share if one.pace_rank is not None else None,
-                    "pace_by_link": one.pace_by_link,
-                    "remedies": [{"name": remedy.name, "tokens_per_s": remedy.tokens_per_s} for remedy in one.remedies],
+                    "remedies": [of(remedy) for remedy in one.remedies],
                 }
                 for one in paces
             ],

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
+from nhalf.report.document import of
 from nhalf.report.simulate import UNREAL, document
 from nhalf.report.words import counted
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from nhalf.decide.agreement import Outcome
-    from nhalf.decide.lateness import Lateness, Side
-    from nhalf.decide.skewed import Spread
+    from nhalf.decide.skewed import Lateness, Side, Spread
     from nhalf.report.canvas import Canvas
 
 _ALL = 0.995
@@ -123,13 +123,7 @@ def spreads_document(
     for entry, one in zip(found["runs"], spreads, strict=True):
         entry["draws"] = {
             "skew": skew,
-            "draws": one.draws,
-            "mean_s": one.mean_s,
-            "p50_s": one.p50_s,
-            "p99_s": one.p99_s,
-            "latest_s": one.latest_s,
-            "expected_latest_s": one.expected_s,
-            "rule": one.rule,
+            **of(one, "draws", "mean_s", "p50_s", "p99_s", "latest_s", "rule", expected_latest_s="expected_s"),
             "lateness": None if one.lateness is None else _flat(one.lateness),
         }
     return found

@@ -16,7 +16,7 @@ from nhalf.predict.memory import FITS
 from nhalf.predict.step import BINDING, COLUMNS
 from nhalf.report.document import envelope
 from nhalf.report.sweep_file import Coded
-from nhalf.report.verdict import joined
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

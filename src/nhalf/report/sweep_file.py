@@ -7,19 +7,21 @@ import json
 import queue
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+import numpy as np
 
 from nhalf.errors import InputError
 from nhalf.files.writing import Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from nhalf.breakdown import Array
+
 
 SUFFIXES: Final = (".csv", ".json", ".parquet")
 _AHEAD: Final = 2
@@ -44,7 +46,7 @@ class Coded:
 class Writer(Protocol):
     """What a sweep is written to."""
 
-    def write(self, columns: Mapping[str, Array | Coded]) -> None:
+    def write(self, columns: Columns) -> None:
         """Append rows."""
 
     def close(self) -> None:
@@ -79,7 +81,7 @@ def _polars() -> Any | None:  # noqa: ANN401  a module
     return pl
 
 
-def _frame(polars: Any, columns: Mapping[str, Array | Coded]) -> Any:  # noqa: ANN401  polars is optional
+def _frame(polars: Any, columns: Columns) -> Any:  # noqa: ANN401  polars is optional
     """Return columns as a data frame; not a number is null, because it stands for: unknown."""
     series = {}
     for name, column in columns.items():
@@ -125,7 +127,7 @@ class _Text:
 class _Csv(_Text):
     """CSV with a header; unknown is empty. By polars where it is installed, because that is ten times as fast."""
 
-    def write(self, columns: Mapping[str, Array | Coded]) -> None:
+    def write(self, columns: Columns) -> None:
         """Append rows."""
         polars = _polars()
         if polars is not None:
@@ -135,7 +137,7 @@ class _Csv(_Text):
         self.add(text.encode())
 
 
-def plain_csv(columns: Mapping[str, Array | Coded]) -> str:
+def plain_csv(columns: Columns) -> str:
     """Return rows of CSV without a header."""
     cells = [_cells(column) for column in columns.values()]
     return "".join(f"{','.join(row)}\n" for row in zip(*cells, strict=True))
@@ -161,7 +163,7 @@ def _quoted(word: str | int | None) -> str:
 class _Json(_Text):
     """A JSON array of objects, one a line; unknown is null."""
 
-    def write(self, columns: Mapping[str, Array | Coded]) -> None:
+    def write(self, columns: Columns) -> None:
         """Append rows."""
         lists = [column.tolist() for column in columns.values()]
         lines = []
@@ -190,7 +192,7 @@ class _Parquet:
         self.thread: threading.Thread | None = None
         self.failure: Exception | None = None
 
-    def write(self, columns: Mapping[str, Array | Coded]) -> None:
+    def write(self, columns: Columns) -> None:
         """Append rows."""
         frame = _frame(self.polars, columns)
         if self.thread is None:
@@ -247,3 +249,66 @@ class _Parquet:
             self.thread.join()
         self.draft.drop()
         return ""
+
+
+ENOUGH: Final = 8192
+"""Rows that are written at once, at least, until the last."""
+
+
+Columns: TypeAlias = "Mapping[str, Array | Coded]"
+
+
+class Rows:
+    """A writer that passes on what it is given in pieces of at least `ENOUGH` rows."""
+
+    def __init__(self, writer: Writer) -> None:
+        """Gather rows for a writer."""
+        self.writer = writer
+        self.waiting: list[Columns] = []
+        self.count = 0
+
+    def write(self, columns: Columns) -> None:
+        """Take rows, and write when there are enough."""
+        first = next(iter(columns.values()))
+        self.waiting.append(columns)
+        self.count += len(first.codes) if isinstance(first, Coded) else len(first)
+        if self.count >= ENOUGH:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what waits, and make the file whole."""
+        self._flush()
+        self.writer.close()
+
+    def abandon(self) -> str:
+        """Write what waits, and stop; return the name of the file that holds the rows, if any."""
+        self._flush()
+        return self.writer.abandon()
+
+    def _flush(self) -> None:
+        """Write what waits."""
+        if self.waiting:
+            self.writer.write(joined(self.waiting))
+        self.waiting, self.count = [], 0
+
+
+def joined(pieces: Sequence[Columns]) -> Columns:
+    """Return the rows of several pieces with the same columns, one after the other."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return {name: _column([piece[name] for piece in pieces]) for name in pieces[0]}
+
+
+def _column(parts: Sequence[Array | Coded]) -> Array | Coded:
+    """Return one column of several pieces; words that occur in several are kept once."""
+    if not any(isinstance(part, Coded) for part in parts):
+        return np.concatenate(parts)  # type: ignore[arg-type]
+    words: dict[str | int | None, int] = {}
+    codes, whole = [], False
+    for part in parts:
+        if not isinstance(part, Coded):
+            raise TypeError("a column is of words in all pieces or in none")
+        places = np.array([words.setdefault(word, len(words)) for word in part.words], dtype=np.int64)
+        codes.append(places[part.codes])
+        whole = whole or part.whole or isinstance(part.words[0], int)
+    return Coded(words=tuple(words), codes=np.concatenate(codes), whole=whole)

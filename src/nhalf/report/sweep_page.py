@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.decide.elasticity import elasticities
 from nhalf.decide.grid_slices import centre, cut, idle, names, scenario, values
+from nhalf.decide.levers import elasticities
 from nhalf.loading.changes import unit_of
-from nhalf.report import verdict
+from nhalf.report.fields import count
 from nhalf.report.figures.figure import COLUMNS
 from nhalf.report.figures.lines import Dot, lines
 from nhalf.report.figures.stacks import Stack, stacks
@@ -16,6 +16,8 @@ from nhalf.report.figures.tiles import Tile, tiles
 from nhalf.report.page import Card, Constant, Page, Section, Table
 from nhalf.report.sweep import shown
 from nhalf.report.sweep import verdict as of_tally
+from nhalf.report.view import percent
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +68,7 @@ def page(grid: Grid, tally: Tally, defaults: Sequence[Default], *, warnings: Seq
     ]
     base = scenario(grid, at)
     shares = elasticities(base) if base is not None else {}
-    over = verdict.joined([short(name) for name in varied or names(grid)])
+    over = joined([short(name) for name in varied or names(grid)])
     return Page(
         title=f"A sweep of {base.transformer.name if base is not None else 'nothing'} over {over}",
         verdict=[of_tally(grid, tally)],
@@ -123,13 +125,13 @@ def _tips(spot: Spot) -> tuple[tuple[str, str], ...]:
         return (("why", spot.reason),)
     step = spot.step_s
     parts = tuple(
-        (COLUMNS[name][0], f"{units.format_time(value)} ({verdict.percent(value / step)})")
+        (COLUMNS[name][0], f"{units.format_time(value)} ({percent(value / step)})")
         for name, value in spot.columns.items()
         if value > 0
     )
     return (
-        ("binds", spot.binding), ("per user", f"{verdict.count(spot.tokens_per_s_per_user)} tokens/s"),
-        ("per GPU", f"{verdict.count(spot.tokens_per_s_per_gpu)} tokens/s"), ("fits", spot.fits_memory), *parts,
+        ("binds", spot.binding), ("per user", f"{count(spot.tokens_per_s_per_user)} tokens/s"),
+        ("per GPU", f"{count(spot.tokens_per_s_per_gpu)} tokens/s"), ("fits", spot.fits_memory), *parts,
     )  # fmt: skip
 
 

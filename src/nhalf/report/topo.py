@@ -6,13 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
-from nhalf.evidence.readers.topo import LETTERS, nvlinks
-from nhalf.report.document import envelope
+from nhalf.evidence.readers.topo import ORDER, nvlinks
+from nhalf.report.document import envelope, of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nhalf.catalog.topology import Edge, Machine
+    from nhalf.link import Link
     from nhalf.report.canvas import Canvas
 
 
@@ -108,7 +107,7 @@ def nearest(machine: Machine, gpu: str) -> tuple[str, list[str]]:
 
 
 def _nearness(letters: str) -> int:
-    return len(LETTERS) if nvlinks(letters) else LETTERS.index(letters)
+    return len(ORDER) if nvlinks(letters) else ORDER.index(letters)
 
 
 def _next(machine: Machine) -> str:
@@ -166,7 +165,7 @@ def document(machine: Machine) -> dict[str, Any]:
             "better_ring": list(machine.better),
             "better_weakest": machine.better_weakest and _link(machine.better_weakest),
             "fabric": _fabric(machine),
-            "notes": _notes(machine),
+            "notes": [of(note, "code", "text") for note in machine.notes],
         },
     )
 
@@ -186,14 +185,12 @@ def _node(machine: Machine, name: str) -> dict[str, Any]:
 
 
 def _link(edge: Edge) -> dict[str, Any]:
-    return {
-        "from": edge.start,
-        "to": edge.end,
-        "kind": edge.letters,
-        "latency_s": float(edge.link.latency_s),
-        "bandwidth_bytes_per_s": float(edge.link.bandwidth_bytes_per_s),
-        "link": edge.source,
-    }
+    ends = of(edge, link="source", kind="letters", **{"from": "start", "to": "end"})
+    return {**ends, **_costs(edge.link)}
+
+
+def _costs(link: Link) -> dict[str, float]:
+    return {name: float(getattr(link, name)) for name in ("latency_s", "bandwidth_bytes_per_s")}
 
 
 def _fabric(machine: Machine) -> dict[str, Any]:
@@ -203,10 +200,5 @@ def _fabric(machine: Machine) -> dict[str, Any]:
         "devices_per_node": len(machine.matrix.gpus),
         "nics_per_node": len(machine.matrix.nics),
         "topology": str(machine.topology),
-        "intra_node": link
-        and {"latency_s": float(link.latency_s), "bandwidth_bytes_per_s": float(link.bandwidth_bytes_per_s)},
+        "intra_node": link and _costs(link),
     }
-
-
-def _notes(machine: Machine) -> Sequence[dict[str, str]]:
-    return [{"code": note.code, "text": note.text} for note in machine.notes]

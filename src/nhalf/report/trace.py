@@ -2,55 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from nhalf import units
 from nhalf.report.canvas import grid
-from nhalf.report.verdict import joined, percent
-from nhalf.report.words import counted
-from nhalf.trace.replay import removal
+from nhalf.report.view import percent
+from nhalf.report.words import counted, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from nhalf.evidence.fit import Fit
     from nhalf.report.canvas import Canvas
     from nhalf.trace.budget import Budget
     from nhalf.trace.fixed_time import Row
-    from nhalf.trace.stragglers import Straggler
     from nhalf.trace.study import Study
 
 _MOSTLY = 2 / 3
 _MOST_ROWS, _MOST_NOTES, _MOST_RANKS, _LONGEST_NAME = 8, 8, 8, 34
 
 
-def write(study: Study, canvas: Canvas, *, next_commands: Sequence[str], fit: Fit | None = None) -> None:
-    """Write the verdict, what was read, the budget, the collectives, the stragglers, the gains, the notes."""
-    canvas.paragraph(verdict(study), bold=True)
-    canvas.paragraph(number(study))
-    canvas.heading("Read")
-    for line in _read(study):
-        canvas.paragraph(f"  {line}", indent="    ")
+def write(study: Study, canvas: Canvas, *, fit: Fit | None = None) -> None:
+    """Write what was read, the budget, the collectives, the stragglers, the gains, the notes."""
+    canvas.listed("Read", _read(study))
     of = "" if len(study.budgets) == 1 else f" and of {counted(len(study.budgets), 'rank')}"
     canvas.heading(f"Budget of a step (mean of {counted(len(study.timeline.labels), 'step')}{of})")
     _write_budget(study, canvas)
     canvas.heading("Collectives")
     _write_collectives(study, canvas)
-    for text in fitted(fit):
-        canvas.paragraph(f"  {text}", indent="    ")
-    canvas.heading("Stragglers")
-    _write_stragglers(study, canvas)
+    canvas.listed("", fitted(fit))
+    canvas.listed("Stragglers", _stragglers(study))
     canvas.heading("What would help")
     _write_gains(study, canvas)
-    if study.notes:
-        canvas.heading("Notes")
-        for note in study.notes[:_MOST_NOTES]:
-            canvas.paragraph(f"  {note}", indent="    ")
-        if len(study.notes) > _MOST_NOTES:
-            canvas.paragraph(f"  and {len(study.notes) - _MOST_NOTES} more with --json")
-    canvas.following(*next_commands)
+    more = [f"and {len(study.notes) - _MOST_NOTES} more with --json"] if len(study.notes) > _MOST_NOTES else []
+    canvas.listed("Notes", [*study.notes[:_MOST_NOTES], *more])
 
 
 def domination(study: Study) -> str:
@@ -69,40 +56,39 @@ def domination(study: Study) -> str:
     return "transfer-dominated" if share < 1 - _MOSTLY else "mixed"
 
 
-def verdict(study: Study) -> str:
-    """Return the verdict in words."""
-    kind = domination(study)
+def verdict(study: Study) -> list[str]:
+    """Return the verdict in sentences: what is damaged, who is late, and how much communication is exposed."""
+    damage = [f"Damage took {percent(study.lost)} of the events."] if study.lost else []
     share = percent(study.mean.exposed_s / study.mean.step_s)
-    first = f"Exposed communication takes {share} of the step; it is {kind}."
-    if kind == "inconclusive":
-        alone = "calls that do not match cannot"
-        if len(study.timeline.traces) == 1:
-            alone = "one rank alone cannot"
-        elif study.timeline.waits_known:
-            alone = "without the traces of the other ranks nobody can"
-        first = f"Exposed communication takes {share} of the step; {alone} say whether it waits or moves."
+    kind = _KINDS.get(domination(study)) or f"{_who_cannot(study)} say whether it waits or moves"
+    return [*damage, *_late(study), f"Exposed communication takes {share} of a step: {kind}."]
+
+
+_KINDS: Final = {
+    "transfer-dominated": "mostly moving bytes", "arrival-skew-dominated": "mostly waiting for late ranks",
+    "mixed": "both moving bytes and waiting",
+}  # fmt: skip
+
+
+def _who_cannot(study: Study) -> str:
+    """Return why nobody can say what exposed communication is."""
+    if len(study.timeline.traces) == 1:
+        return "one rank alone cannot"
+    known = study.timeline.waits_known
+    return "without the traces of the other ranks nobody can" if known else "calls that do not match cannot"
+
+
+def _late(study: Study) -> list[str]:
+    """Return who makes the others wait, and why."""
     for one in study.verdict.stragglers[:1]:
-        who = f"Rank {one.rank} makes"
-        if one.together_with:
-            who = f"Ranks {joined([str(rank) for rank in (one.rank, *one.together_with)])} make"
+        ranks = [str(rank) for rank in (one.rank, *one.together_with)]
+        who = f"Ranks {joined(ranks)} make" if len(ranks) > 1 else f"Rank {ranks[0]} makes"
         cost = f"{units.format_time(one.cost_s)} a step ({percent(one.cost_s / study.mean.step_s)})"
-        first += f" {who} the others wait {cost}{_shorter(study, one)}; likely cause: {one.cause}."
-    if study.timeline.waits_known and not study.verdict.stragglers:
-        named = "No rank" if study.timeline.meetings.whole else "None of the ranks with a trace"
-        first += f" {named} is shown to be a straggler."
-    if study.lost:
-        first = f"Damage took {percent(study.lost)} of the events; of the rest: {first[0].lower()}{first[1:]}"
-    return first
-
-
-def _shorter(study: Study, one: Straggler) -> str:
-    """Return by how much the step shortens without a straggler: less than the wait, where others are late then."""
-    name = removal(tuple(sorted((one.rank, *one.together_with))))
-    gain = next((each for each in study.replayed.gains if each.name == name), None)
-    if gain is None:
-        return ""
-    saved = units.format_time(study.replayed.measured_s * gain.gain)
-    return f", of which {saved} are saved without {'them' if one.together_with else 'it'}"
+        return [f"{who} the others wait {cost}; likely cause: {one.cause}."]
+    if not study.timeline.waits_known:
+        return []
+    named = "No rank" if study.timeline.meetings.whole else "None of the ranks with a trace"
+    return [f"{named} is shown to be a straggler."]
 
 
 def number(study: Study) -> str:
@@ -268,20 +254,17 @@ def _collective(row: Row, *, whole: bool) -> list[str]:
     ]
 
 
-def _write_stragglers(study: Study, canvas: Canvas) -> None:
-    """Write who is waited for, or why nobody can tell."""
+def _stragglers(study: Study) -> Iterable[str]:
+    """Yield who is waited for, or why nobody can tell."""
     if not study.verdict.stragglers:
         text = study.verdict.cannot_tell
         which = "" if study.timeline.meetings.whole else " with a trace"
-        none = f"  none: no rank{which} costs as much as 0.5 % of the step"
-        canvas.paragraph(f"  cannot tell: {text}" if text else none, indent="    ")
-        return
+        yield f"cannot tell: {text}" if text else f"none: no rank{which} costs as much as 0.5 % of the step"
     for one in study.verdict.stragglers:
-        canvas.paragraph(
-            f"  rank {one.rank}: {units.format_time(one.cost_s)} a step [{units.format_time(one.low_s)}, "
+        yield (
+            f"rank {one.rank}: {units.format_time(one.cost_s)} a step [{units.format_time(one.low_s)}, "
             f"{units.format_time(one.high_s)}]; last at {percent(one.share_last)} of calls, "
-            f"{units.format_time(one.lateness_s)} late; {one.cause}: {one.why}",
-            indent="    ",
+            f"{units.format_time(one.lateness_s)} late; {one.cause}: {one.why}"
         )
 
 

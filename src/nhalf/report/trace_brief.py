@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.report.trace import domination, number
-from nhalf.report.verdict import joined
+from nhalf.report.trace import number, verdict
 from nhalf.report.view import Bars, Brief, Saving, Tone, percent
 from nhalf.report.words import counted
 
@@ -18,24 +17,14 @@ if TYPE_CHECKING:
 
 _RANKS: Final = 6
 _GAINS: Final = 5
-_KINDS: Final = {
-    "transfer-dominated": "mostly moving bytes", "arrival-skew-dominated": "mostly waiting for late ranks",
-    "mixed": "both moving bytes and waiting", "inconclusive": "whether it moves or waits cannot be told",
-}  # fmt: skip
 
 
 def brief(study: Study, *, next_commands: Sequence[str]) -> Brief:
     """Return the first screen of a run."""
-    share = percent(study.mean.exposed_s / study.mean.step_s)
-    damage = [f"Damage took {percent(study.lost)} of the events."] if study.lost else []
     commands = [command for command in next_commands if not command.startswith("# ")]
     remarks = [command.removeprefix("# ") for command in next_commands if command.startswith("# ")]
     return Brief(
-        verdict=[
-            *damage,
-            *_late(study),
-            f"Exposed communication takes {share} of a step: {_KINDS[domination(study)]}.",
-        ],
+        verdict=verdict(study),
         number=number(study),
         title=f"Mean of {counted(len(study.timeline.labels), 'step')}, {counted(len(study.timeline.traces), 'rank')}",
         bars=_bars(study),
@@ -45,19 +34,6 @@ def brief(study: Study, *, next_commands: Sequence[str]) -> Brief:
         closing=[_floor(study), *(f"Next: give {remark}." for remark in remarks)],
         next_command=commands[0].partition("  # ")[0] if commands else "",
     )
-
-
-def _late(study: Study) -> list[str]:
-    """Return who makes the others wait, and why."""
-    for one in study.verdict.stragglers[:1]:
-        ranks = [str(rank) for rank in (one.rank, *one.together_with)]
-        who = f"Ranks {joined(ranks)} make" if len(ranks) > 1 else f"Rank {ranks[0]} makes"
-        cost = f"{units.format_time(one.cost_s)} a step ({percent(one.cost_s / study.mean.step_s)})"
-        return [f"{who} the others wait {cost}; likely cause: {one.cause}."]
-    if not study.timeline.waits_known:
-        return []
-    named = "No rank" if study.timeline.meetings.whole else "None of the ranks with a trace"
-    return [f"{named} is shown to be a straggler."]
 
 
 def _stretches(one: Budget) -> list[float]:

@@ -1,22 +1,22 @@
-"""The answer of `nhalf trace` as a document."""
+"""The answer of `nhalf trace` as a document; and of two runs, as text too."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.report.document import envelope, number
+from nhalf import units
+from nhalf.report.document import envelope, of
 from nhalf.report.trace import domination, verdict
 
 if TYPE_CHECKING:
     from nhalf.evidence.curvefit import CurveFit
     from nhalf.evidence.fit import Fit
+    from nhalf.report.canvas import Canvas
     from nhalf.trace.budget import Budget
-    from nhalf.trace.clocks import Clock
     from nhalf.trace.difference import Difference
     from nhalf.trace.fixed_time import Row
     from nhalf.trace.replay import Gain
-    from nhalf.trace.stragglers import Straggler
     from nhalf.trace.study import Study
 
 
@@ -27,18 +27,16 @@ def document(study: Study, fit: Fit | None = None) -> dict[str, Any]:
 
 def _fit(curve: CurveFit) -> dict[str, Any]:
     """Return one fitted curve; what is refused is null, with the reason."""
-    latency, bandwidth, key = curve.latency, curve.bandwidth, curve.series.key
+    key = curve.series.key
+    estimates = {
+        f"{name}_{end}{unit}": getattr(estimate, end or "value", None)
+        for name, unit, estimate in (("latency", "_s", curve.latency), ("bandwidth", "_bytes_per_s", curve.bandwidth))
+        for end in ("", "low", "high")
+    }
     return {
-        "op": None if key.op is None else str(key.op),
-        "ranks": key.ranks,
-        "family": key.label,
+        **of(key, "op", "ranks", family="label"),
         "points": len(curve.series.sizes_bytes),
-        "latency_s": None if latency is None else latency.value,
-        "latency_low_s": None if latency is None else latency.low,
-        "latency_high_s": None if latency is None else latency.high,
-        "bandwidth_bytes_per_s": None if bandwidth is None else bandwidth.value,
-        "bandwidth_low_bytes_per_s": None if bandwidth is None else bandwidth.low,
-        "bandwidth_high_bytes_per_s": None if bandwidth is None else bandwidth.high,
+        **{name.replace("__", "_"): value for name, value in estimates.items()},
         "half_size_bytes": curve.half_size_bytes,
         "refused": curve.latency_refusal or curve.bandwidth_refusal or None,
     }
@@ -48,7 +46,7 @@ def body(study: Study) -> dict[str, Any]:
     """Return what one study says."""
     timeline = study.timeline
     return {
-        "verdict": verdict(study),
+        "verdict": " ".join(verdict(study)),
         "domination": domination(study),
         "ranks": len(timeline.traces),
         "steps": len(timeline.labels),
@@ -56,7 +54,7 @@ def body(study: Study) -> dict[str, Any]:
         "match_rate": timeline.meetings.rate if timeline.waits_known else None,
         "all_ranks_traced": timeline.meetings.whole if timeline.waits_known else None,
         "files": [{"rank": t.rank, "file": t.file, "events": t.events, "calls": len(t.calls)} for t in timeline.traces],
-        "clock_offsets": [_clock(clock) for clock in timeline.aligned.clocks],
+        "clock_offsets": [of(clock) for clock in timeline.aligned.clocks],
         "budget": _budget(study.mean),
         "budgets": [
             {"rank": trace.rank, **_budget(one)} for trace, one in zip(timeline.traces, study.budgets, strict=True)
@@ -64,7 +62,7 @@ def body(study: Study) -> dict[str, Any]:
         "collectives": [_collective(row) for row in study.rows],
         "fixed_floor_s": study.floor_s,
         "fixed_floor_is_bound": study.floor_is_bound,
-        "stragglers": [_straggler(one) for one in study.verdict.stragglers],
+        "stragglers": [{**of(one, *_STRAGGLER), "cost_s_per_step": one.cost_s} for one in study.verdict.stragglers],
         "cannot_tell": study.verdict.cannot_tell or None,
         "replay": {"measured_s": study.replayed.measured_s, "replayed_s": study.replayed.replayed_s},
         "what_if": [_gain(gain, study) for gain in study.replayed.gains],
@@ -78,44 +76,16 @@ def body(study: Study) -> dict[str, Any]:
     }
 
 
-def _clock(clock: Clock) -> dict[str, Any]:
-    return {
-        "rank": clock.rank,
-        "against": clock.against,
-        "offset_s": number(clock.offset_s),
-        "low_s": number(clock.low_s),
-        "high_s": number(clock.high_s),
-        "drift": clock.drift,
-        "end_median_s": number(clock.end_median_s),
-        "midpoint_s": number(clock.midpoint_s),
-    }
-
-
-def _straggler(one: Straggler) -> dict[str, Any]:
-    return {
-        "rank": one.rank,
-        "cost_s_per_step": one.cost_s,
-        "low_s": one.low_s,
-        "high_s": one.high_s,
-        "cause": one.cause,
-        "why": one.why,
-        "lateness_s": one.lateness_s,
-        "share_last": one.share_last,
-        "together_with": list(one.together_with),
-    }
-
-
 def _gain(gain: Gain, study: Study) -> dict[str, Any]:
     tokens = study.tokens_per_step
     return {
-        "name": gain.name,
-        "step_s": gain.step_s,
-        "gain": gain.gain,
-        "kind": gain.kind,
-        "why": gain.why,
+        **of(gain),
         "saved_s": gain.gain * study.replayed.measured_s,
         "tokens_per_s": tokens / gain.step_s if tokens and gain.step_s > 0 else None,
     }
+
+
+_STRAGGLER: Final = ("rank", "low_s", "high_s", "cause", "why", "lateness_s", "share_last", "together_with")
 
 
 def _budget(one: Budget) -> dict[str, Any]:
@@ -124,24 +94,12 @@ def _budget(one: Budget) -> dict[str, Any]:
 
 
 def _collective(row: Row) -> dict[str, Any]:
-    kind, line = row.kind, row.line
+    line = row.line
     return {
-        "op": str(kind.op),
-        "algorithm": None if kind.algorithm is None else str(kind.algorithm),
-        "kernel": kind.name,
-        "family": kind.family,
-        "fused": kind.fused,
-        "ranks": kind.ranks,
-        "size_bytes": kind.size_bytes,
-        "size_source": kind.size_source,
-        "count_per_step": row.count_per_step,
-        "transfer_s": row.transfer_s,
-        "transfer_at_most_s": row.at_most_s,
-        "wait_s": row.wait_s,
-        "regime": row.regime,
-        "fixed_s": row.fixed_s,
-        "half_size_bytes": None if line is None else line.half_size_bytes,
-        "line_source": None if line is None else line.source,
+        **of(row.kind, "op", "algorithm", "family", "fused", "ranks", "size_bytes", "size_source", kernel="name"),
+        **of(row, "count_per_step", "transfer_s", "wait_s", "regime", "fixed_s", transfer_at_most_s="at_most_s"),
+        "half_size_bytes": line and line.half_size_bytes,
+        "line_source": line and line.source,
     }
 
 
@@ -153,22 +111,65 @@ def difference_document(found: Difference) -> dict[str, Any]:
             "before": body(found.before),
             "after": body(found.after),
             "changes": [
-                {
-                    "op": str(one.op),
-                    "size_bytes": one.size_bytes,
-                    "ranks": one.ranks,
-                    "kernel_before": one.names[0],
-                    "kernel_after": one.names[1],
-                    "before_s": one.before_s,
-                    "after_s": one.after_s,
-                    "change_s": one.change_s,
-                    "low_s": one.low_s,
-                    "high_s": one.high_s,
-                    "count_per_step": one.count_per_step,
-                    "moved": one.moved,
-                }
+                {**of(one, *_CHANGE), "kernel_before": one.names[0], "kernel_after": one.names[1]}
                 for one in found.changes
             ],
             "unpaired": list(found.unpaired),
         },
     )
+
+
+_CHANGE: Final = (
+    "op", "size_bytes", "ranks", "before_s", "after_s", "change_s", "low_s", "high_s", "count_per_step", "moved",
+)  # fmt: skip
+
+
+def write_difference(found: Difference, canvas: Canvas) -> None:
+    """Write which collective's time moved between two runs."""
+    moved = [one for one in found.changes if one.moved]
+    before, after = found.before.mean.step_s, found.after.mean.step_s
+    step = f"The step went from {units.format_time(before)} to {units.format_time(after)}"
+    if not found.changes:
+        canvas.paragraph(f"{step}; no collective of one run has a partner in the other.", bold=True)
+    elif not moved:
+        canvas.paragraph(f"{step}; no collective's own time moved by more than its spread.", bold=True)
+    else:
+        one = moved[0]
+        size = "" if one.size_bytes is None else f" of {units.format_size(one.size_bytes)}"
+        canvas.paragraph(
+            f"{step}. The time of the {one.op}{size} moved by {_signed(one.change_s)} per call, "
+            f"{_signed(one.change_s * one.count_per_step)} a step.",
+            bold=True,
+        )
+    canvas.heading("Collectives before and after, waiting left out")
+    if found.changes:
+        _write_changes(found, canvas)
+    for text in found.unpaired:
+        canvas.paragraph(f"  {text}")
+    if not found.before.timeline.waits_known or not found.after.timeline.waits_known:
+        canvas.paragraph(
+            "  one rank alone: whole durations are compared, so waiting may have moved instead", indent="    "
+        )
+
+
+def _write_changes(found: Difference, canvas: Canvas) -> None:
+    """Write a row for every collective that both runs have."""
+    rows = [
+        [
+            str(one.op),
+            "?" if one.size_bytes is None else units.format_size(one.size_bytes),
+            units.format_time(one.before_s),
+            units.format_time(one.after_s),
+            _signed(one.change_s),
+            f"[{_signed(one.low_s)}, {_signed(one.high_s)}]",
+            f"{one.count_per_step:.3g}",
+            "yes" if one.moved else "no",
+        ]
+        for one in found.changes
+    ]
+    names = ["<operation", "size", "before", "after", "change", "<95 % interval", "per step", "<moved"]
+    canvas.table(names, rows, marked=[i for i, one in enumerate(found.changes) if one.moved])
+
+
+def _signed(seconds: float) -> str:
+    return ("+" if seconds > 0 else "") + units.format_time(seconds)

@@ -10,7 +10,7 @@ import numpy as np
 from nhalf import units
 from nhalf.printable import shown
 from nhalf.report.trace import verdict
-from nhalf.report.verdict import percent
+from nhalf.report.view import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def page(study: Study) -> str:
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>nhalf trace</title>",
         f"<meta name='viewport' content='width=device-width'><style>{_STYLE}</style></head><body>",
-        f"<h1>{escape(verdict(study))}</h1>",
+        f"<h1>{escape(' '.join(verdict(study)))}</h1>",
         "<h2>Where a step goes</h2>",
         _legend(),
         "".join(_budgets(study)),

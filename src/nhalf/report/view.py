@@ -7,14 +7,16 @@ assumed, and the command to run next. Everything else is `detail`. Documents are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from nhalf.units import format_number
+from nhalf.units import format_number, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from nhalf.citation import Datum
+    from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
 
 Tone = Literal["plain", "good", "warn", "quiet"]
@@ -85,15 +87,37 @@ class Brief:
 class View:
     """An answer in every form: made when it is asked for.
 
-    `rows` is the key of the document under which the rows of CSV and Markdown are, or what makes them of it.
+    `rows` is the key of the document under which the rows of CSV and Markdown are, or what makes them of it. With
+    everything asked for there is `detail`, or the first screen with `below` under it, `defaults` with their reasons,
+    and what is `following`: commands to run next, that of the first screen where there are none.
     """
 
     document: Callable[[], dict[str, Any]]
     rows: str | Callable[[dict[str, Any]], Sequence[Mapping[str, Any]]]
     brief: Callable[[], Brief]
-    detail: Callable[[Canvas], None]
+    detail: Callable[[Canvas], None] | None = None
+    found: object | None = None
+    """What was found, for those who ask in Python."""
+    below: Callable[[Canvas], None] | None = None
+    defaults: Sequence[Default] = ()
+    following: Sequence[str] = ()
     asked_too: Callable[[Canvas], None] | None = None
     """What is written after the first screen too, such as a term tree that was asked for."""
+
+
+def write_everything(view: View, canvas: Canvas) -> None:
+    """Write all that an answer says."""
+    if view.detail is not None:
+        view.detail(canvas)
+        return
+    first = view.brief()
+    assumed = "" if view.defaults else first.assumed
+    write_brief(replace(first, commands=(), assumed=assumed, next_command=""), canvas)
+    if view.below is not None:
+        view.below(canvas)
+    canvas.listed("Defaults taken", [f"{each.flag} {each.value}: {each.reason}" for each in view.defaults])
+    if view.following or first.next_command:
+        canvas.following(*(view.following or [first.next_command]))
 
 
 def write_brief(brief: Brief, canvas: Canvas) -> None:
@@ -199,6 +223,14 @@ def percent(share: float) -> str:
     if abs(share) < _NOTHING:
         return "under 0.1 %"
     return f"{100 * share:.2g} %" if abs(share) < _TWO_DIGITS else f"{100 * share:.3g} %"
+
+
+def ranged(origin: Datum) -> str:
+    """Return a value with its interval, where both ends are known."""
+    text = format_value(origin.value, origin.unit)
+    if origin.low is None or origin.high is None:
+        return text
+    return f"{text} ({format_value(origin.low, origin.unit)} to {format_value(origin.high, origin.unit)})"
 
 
 def whole_number(value: float) -> str:

@@ -8,6 +8,9 @@ from nhalf.fabric import Topology
 from nhalf.predict.incast import COLLAPSE, WAIT_S
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.points import Point
     from nhalf.system import System
 
 INCAST: Final = (
@@ -23,6 +26,31 @@ INCAST: Final = (
 def counted(count: int, noun: str = "row") -> str:
     """Return a number of rows, or of another noun, in words."""
     return f"1 {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def joined(names: Sequence[str]) -> str:
+    """Return names as a list in words: a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def unit(row: Point) -> str:
+    """Return what the time of a row is for: a token, a step that may keep several, or the prompts of a prefill."""
+    if not row.prefills:
+        return "token" if row.accepted_tokens == 1 else "step"
+    return "prompt" if row.batch == 1 else f"{row.batch:g} prompts"
+
+
+def whole(row: Point) -> str:
+    """Return what the columns of a row add up to."""
+    return "prefill" if row.prefills else "step"
+
+
+COSTS: Final = {
+    "weights": "reading weights", "experts": "reading expert weights", "kv": "reading the KV cache",
+    "compute": "arithmetic", "launch": "per-layer overhead", "collective_fixed": "collective latency",
+    "collective_transfer": "collective bytes", "hand_over": "pipeline transfer", "prefill": "prefill",
+}  # fmt: skip
+"""What a step is spent on, by column."""
 
 
 def link_name(system: System, tier: str) -> str:

@@ -14,7 +14,7 @@ from nhalf.simulate.event_queue import NEVER
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
-    from nhalf.simulate.ragged import Indices
+    from nhalf.simulate.graph import Indices
 
 HOLE, SIZE, FRONT, WAITING = 0, 1, 2, 3
 """What `counts` says: whether the first of the heap has been taken, the place after its last one, where the line

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-
-from nhalf.simulate.ragged import Indices, grouped, offsets
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from nhalf.breakdown import Array
     from nhalf.simulate.round import Ints
 
@@ -119,3 +116,25 @@ class Graph:
         """Return what each step adds up [bytes]."""
         weights = np.where(self.reduces, self.size_bytes, 0.0)
         return np.bincount(self.target_step, weights=weights, minlength=self.steps).astype(np.float64)
+
+
+Indices: TypeAlias = NDArray[np.int32]
+
+
+def offsets(values: Ints | Indices, length: int) -> Indices:
+    """Return where the entries of each of `length` values start in a sorted list of them, and where the last end."""
+    found = np.zeros(length + 1, dtype=np.int32)
+    np.cumsum(np.bincount(values, minlength=length), out=found[1:])
+    return found
+
+
+def grouped(values: Ints | Indices) -> Indices:
+    """Return the places of the entries of an array, those of the lowest value first, each value's in order."""
+    if not len(values):
+        return np.zeros(0, dtype=np.int32)
+    place = np.full(int(values.max()) + 1, -1, dtype=np.int32)
+    count = np.arange(len(values), dtype=np.int32)
+    place[values] = count
+    if np.array_equal(place[values], count):
+        return place[place >= 0]  # all are different: no need to sort
+    return np.argsort(values, kind="stable").astype(np.int32)

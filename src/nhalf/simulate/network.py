@@ -26,8 +26,7 @@ from nhalf.simulate.round import Ints
 
 if TYPE_CHECKING:
     from nhalf.link import Link
-    from nhalf.simulate.graph import Graph
-    from nhalf.simulate.ragged import Indices
+    from nhalf.simulate.graph import Graph, Indices
 
 Route: TypeAlias = Callable[[Ints, Ints], tuple[Ints, Array]]
 """(sources, targets) -> (links, latency): the links each message crosses, padded with -1, and its latency [s]."""

@@ -15,8 +15,7 @@ import numpy as np
 
 from nhalf import units
 from nhalf.errors import InputError, did_you_mean
-from nhalf.simulate import ordering
-from nhalf.simulate.building import Builder
+from nhalf.simulate.building import MOST_ORDERED, Builder, in_order, race
 from nhalf.simulate.program import Goal, Program
 from nhalf.simulate.programs.shape import copied, exchanged, reduced_at, reduced_everywhere
 
@@ -61,7 +60,7 @@ def read(document: Mapping[str, Any], *, where: str) -> Program:
     op, blocks = _goal(document, ranks, where)
     messages = [_Message(entry, number, ranks, blocks, where) for number, entry in enumerate(entries)]
     after = [_awaited(message, messages, names) for message in messages]
-    _, circle = ordering.in_order(after)
+    _, circle = in_order(after)
     if circle:
         raise _circle([messages[number] for number in circle])
     notes = _check_races(messages, after) if op else ()
@@ -241,10 +240,10 @@ def _circle(circle: Sequence[_Message]) -> InputError:
 
 def _check_races(messages: Sequence[_Message], after: Sequence[Sequence[int]]) -> tuple[str, ...]:
     """Refuse a message that does not wait for a part of what it carries, and say where nobody looked for one."""
-    if len(messages) > ordering.MOST_ORDERED:
-        return (f"too long (over {ordering.MOST_ORDERED:,} messages) to tell whether each waits for what it carries",)
+    if len(messages) > MOST_ORDERED:
+        return (f"too long (over {MOST_ORDERED:,} messages) to tell whether each waits for what it carries",)
     ends = [(message.source, message.target) for message in messages]
-    found = ordering.race(ends, [message.block for message in messages], after)
+    found = race(ends, [message.block for message in messages], after)
     if found is None:
         return ()
     late, early = (messages[number] for number in found[::-1])

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nhalf.breakdown import Array
-    from nhalf.simulate.graph import Graph
+    from nhalf.simulate.graph import Graph, Indices
     from nhalf.simulate.network import Network, Paths
     from nhalf.simulate.program import Program
-    from nhalf.simulate.ragged import Indices
 
 _PORTS = {"fifo": kernels.FIFO, "fair": kernels.FAIR, "blocking": kernels.BLOCKING}
 PORTS = tuple(_PORTS)

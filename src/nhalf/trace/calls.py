@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
 import numpy as np
 
 from nhalf.collective import Op
@@ -17,6 +16,8 @@ from nhalf.trace.record import Calls, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import msgspec
 
     from nhalf.trace.events import Args
     from nhalf.trace.recognition import Seen
@@ -30,7 +31,6 @@ _TENSOR_OF_OP = (
     (re.compile(r"custom_ar|qr_all_reduce|custom_all_reduce"), 1),
 )
 """Which input of a custom operator is the tensor: AMD-AGI/TraceLens at 171dd747, custom collectives (described)."""
-_NO_SHAPES = msgspec.Raw()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
-from nhalf.report import verdict
 from nhalf.report.figures import figure
 from nhalf.report.figures.figure import BLUE, GREY, ORANGE, Figure, altair, data
+from nhalf.report.view import percent
+from nhalf.report.words import whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,11 +68,11 @@ def levers(panel: Panel, key: str) -> Figure:
         Bar(
             name=lever.name,
             value=lever.gain,
-            label=verdict.percent(lever.gain),
+            label=percent(lever.gain),
             colour=BLUE if lever.path.startswith("system.fabric") else GREY,
             tips=(
                 ("change", lever.name), ("input", f"{lever.path} x {lever.factor:g}"),
-                ("saves", f"{verdict.percent(lever.gain)} of the {verdict.whole(row)}"),
+                ("saves", f"{percent(lever.gain)} of the {whole(row)}"),
                 ("which is", units.format_time(max(lever.gain, 0.0) * row.step_s)),
             ),
         )
@@ -81,7 +82,7 @@ def levers(panel: Panel, key: str) -> Figure:
         bars,
         key=key,
         title=f"{panel.system}, {row.layout_name}, batch {panel.batch:g}",
-        axis=f"part of the {verdict.whole(row)} saved",
+        axis=f"part of the {whole(row)} saved",
         note="Blue: the links. Grey: everything else.",
         share=True,
     )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from nhalf.report import verdict
 from nhalf.report.figures.figure import BLUE, GREY, INK, PALETTE, VERMILION, Figure, altair, data, tips
+from nhalf.report.view import percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,14 +89,14 @@ def gains(bars: Sequence[Gain], *, key: str, title: str, axis: str, room: tuple[
 def _row(bar: Gain) -> dict[str, Any]:
     """Return a bar as the chart holds it."""
     shared = {"change": bar.name, "from_error": -bar.error, "to_error": bar.error,
-              "error of the model": verdict.percent(bar.error), **dict(bar.tips)}  # fmt: skip
+              "error of the model": percent(bar.error), **dict(bar.tips)}  # fmt: skip
     if bar.gain is None or bar.low is None or bar.high is None:
         return {**shared, "fits": False, "saves": "does not fit in memory", "80 % band": "-",
                 "label": f"{bar.name}: does not fit"}  # fmt: skip
     colour = GREY if not bar.told else BLUE if bar.gain > 0 else VERMILION
     return {
         **shared, "fits": True, "gain": bar.gain, "low": bar.low, "high": bar.high, "colour": colour,
-        "saves": verdict.percent(bar.gain) if bar.gain >= 0 else f"-{verdict.percent(-bar.gain)}",
+        "saves": percent(bar.gain) if bar.gain >= 0 else f"-{percent(-bar.gain)}",
         "80 % band": f"{100 * bar.low:.2g} to {100 * bar.high:.2g} %",
         "label": f"{bar.name}: {_signed(bar.gain)}{'' if bar.told else ' (cannot be told)'}",
     }  # fmt: skip
@@ -172,7 +172,7 @@ def _levels(errors: Sequence[float]) -> list[Any]:
     if not errors:
         return []
     alt = altair()
-    rows = [{"gain": error, "label": f"the model's error, {verdict.percent(error)}"} for error in errors]
+    rows = [{"gain": error, "label": f"the model's error, {percent(error)}"} for error in errors]
     base = alt.Chart(data(rows)).encode(y=alt.Y("gain:Q"))
     text = base.mark_text(align="right", dy=-6, dx=-2, opacity=0.75, aria=False)
     return [

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
-from nhalf.report import verdict
 from nhalf.report.figures import figure
 from nhalf.report.figures.figure import PALETTE, Figure, altair, data, seconds, tips
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,4 +113,4 @@ def _text(dots: Sequence[Dot], name: str, unit: str) -> str:
         mine = sorted((dot for dot in dots if dot.line == line), key=lambda dot: dot.at)
         ends = [f"{units.format_time(dot.step_s)} at {_row(dot, unit)['value']}" for dot in (mine[0], mine[-1])]
         parts.append(f"{line}: {' to '.join(ends)}" if line else " to ".join(ends))
-    return f"Time of a step against {name}. {verdict.joined(parts)}."
+    return f"Time of a step against {name}. {joined(parts)}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from nhalf.report import verdict
+from nhalf.report.fields import count
 from nhalf.report.figures.figure import BLUE, GREY, INK, VERMILION, Figure, altair, data, tips
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _row(spot: Spot) -> dict[str, Any]:
     return {
         "layout": spot.name, "per_user": spot.per_user, "per_gpu": spot.per_gpu, "what": _WORDS[spot.role],
         "shade": (0.75 if spot.role == "other" else 1.0) if spot.meets else 0.3,
-        "tokens/s per user": verdict.count(spot.per_user), "tokens/s per GPU": verdict.count(spot.per_gpu),
+        "tokens/s per user": count(spot.per_user), "tokens/s per GPU": count(spot.per_gpu),
         **dict(spot.tips),
     }  # fmt: skip
 
@@ -113,8 +113,7 @@ def _limit(limit: tuple[float, str] | None) -> list[Any]:
 def _text(spots: Sequence[Spot], front: Sequence[Spot]) -> str:
     """Return the chart in words."""
     parts = [
-        f"{_WORDS[role]}: "
-        + "; ".join(f"{s.name} {verdict.count(s.per_user)} and {verdict.count(s.per_gpu)}" for s in found[:12])
+        f"{_WORDS[role]}: " + "; ".join(f"{s.name} {count(s.per_user)} and {count(s.per_gpu)}" for s in found[:12])
         for role, found in (
             ("chosen", [spot for spot in spots if spot.role == "chosen"]),
             ("tied", [spot for spot in spots if spot.role == "tied"]),

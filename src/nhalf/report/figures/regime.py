@@ -12,15 +12,18 @@ import numpy as np
 from nhalf import units
 from nhalf.points import points
 from nhalf.predict.step import BINDING
-from nhalf.report import verdict
+from nhalf.report.fields import count
 from nhalf.report.figures import figure
-from nhalf.report.figures.contours import contours, levels
-from nhalf.report.figures.figure import COLUMNS, Figure, altair, data
+from nhalf.report.figures.figure import COLUMNS, Figure, altair, data, tips
+from nhalf.report.view import percent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nhalf.scenario import Scenario
+
+    Cell = Mapping[str, Any]
+
 
 BATCHES: Final = tuple(2**power for power in range(11))
 _CELL: Final = 34
@@ -80,7 +83,7 @@ def regime(layouts: Mapping[str, Scenario], turns: Mapping[str, float], *, key: 
         title=title,
         text=_text(cells),
         note="In each cell: tokens/s per user."
-        + (f" Lines: where it falls below {', '.join(verdict.count(each) for each in at)}." if at else "")
+        + (f" Lines: where it falls below {', '.join(count(each) for each in at)}." if at else "")
         + " Pale: does not fit in memory."
         + (" Empty: fewer sequences than attention groups." if len({len(row) for row in rows}) > 1 else "")
         + (" Triangle: from this batch on an all-reduce takes twice its floor, so its bytes count." if marks else ""),
@@ -114,9 +117,9 @@ def _cells(name: str, scenario: Scenario) -> list[dict[str, Any]]:
                 "tokens_per_s_per_user": rate, "fits": fits, "memory_bytes": memory,
                 "shade": 1.0 if fits else _PALE,
                 "ink": figure.on(_COLOURS[binds]) if fits else figure.INK,
-                "rate": verdict.count(rate), "step": units.format_time(step_s),
-                "per user": f"{verdict.count(rate)} tokens/s",
-                "per GPU": f"{verdict.count(point.tokens_per_s_per_gpu)} tokens/s",
+                "rate": count(rate), "step": units.format_time(step_s),
+                "per user": f"{count(rate)} tokens/s",
+                "per GPU": f"{count(point.tokens_per_s_per_gpu)} tokens/s",
                 "memory": f"{memory / 1e9:.1f} GB a device" + ("" if fits else ", does not fit"),
                 **{COLUMNS[part][0]: _share(value, step_s) for part, value in parts.items() if value > 0},
             }
@@ -125,7 +128,7 @@ def _cells(name: str, scenario: Scenario) -> list[dict[str, Any]]:
 
 
 def _share(value: float, whole: float) -> str:
-    return f"{units.format_time(value)} ({verdict.percent(value / whole)})"
+    return f"{units.format_time(value)} ({percent(value / whole)})"
 
 
 def _marks(turns: Mapping[str, float], y: Any, band: float) -> list[Any]:  # noqa: ANN401  altair
@@ -158,3 +161,70 @@ def _text(cells: list[dict[str, Any]]) -> str:
         turns = [mine[0], *(b for a, b in pairwise(mine) if a["binds"] != b["binds"])]
         parts.append(f"{layout}: " + ", ".join(f"{cell['binds']} from batch {cell['batch']}" for cell in turns))
     return f"What binds by layout and batch. {'; '.join(parts)}."
+
+
+_LEVELS: Final = tuple(float(f"{step}e{power}") for power in range(-1, 5) for step in (1, 2, 5))
+"""The tokens per second of a user at which contours may be drawn: 1, 2 and 5 of each power of ten."""
+_MOST_LEVELS: Final = 6
+_STROKES: Final = ((3.6, "#FFFFFF"), (1.6, "#000000"))
+"""The width [pixels] and colour of each stroke of a line: black with a white edge stands out from every colour."""
+
+
+def levels(rates: Sequence[float]) -> list[float]:
+    """Return the tokens per second of a user at which contours are drawn, the highest first; of many half."""
+    found = [level for level in _LEVELS if min(rates) < level <= max(rates)][::-1]
+    while len(found) > _MOST_LEVELS:
+        found = found[::2]
+    return found
+
+
+def edges(rows: Sequence[Sequence[Cell]], at: Sequence[float]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the edges that the contours run along: upright ones at a doubling, and level ones below a row.
+
+    `rows` are the cells of each layout by rising batch, with `layout`, `doubling` and `tokens_per_s_per_user`.
+    """
+    upright = [
+        {"layout": second["layout"], "at_doubling": second["doubling"] - 0.5, "per user": crossed}
+        for row in rows
+        for first, second in pairwise(row)
+        if (crossed := _crossed(first, second, at))
+    ]
+    level = [
+        {
+            "layout": one["layout"],
+            "from_doubling": one["doubling"] - 0.5,
+            "to_doubling": one["doubling"] + 0.5,
+            "per user": crossed,
+        }
+        for above, below in pairwise(rows)
+        for one in above
+        for other in below
+        if one["doubling"] == other["doubling"] and (crossed := _crossed(one, other, at))
+    ]
+    return upright, level
+
+
+def _crossed(one: Cell, other: Cell, at: Sequence[float]) -> str:
+    """Return the levels that one of two cells reaches and the other does not, empty where there is none."""
+    low, high = sorted((one["tokens_per_s_per_user"], other["tokens_per_s_per_user"]))
+    crossed = [count(level) for level in at if low < level <= high]
+    return f"{', '.join(crossed)} tokens/s" if crossed else ""
+
+
+def contours(rows: Sequence[Sequence[Cell]], at: Sequence[float], y: Any, band: float) -> list[Any]:  # noqa: ANN401  altair
+    """Return the contours at some levels as layers of a map whose rows are `band` pixels high."""
+    alt = altair()
+    upright, level = edges(rows, at)
+    found = []
+    for width, colour in _STROKES:
+        if level:
+            rule = alt.Chart(data(level)).mark_rule(
+                strokeWidth=width, color=colour, aria=False, opacity=1, yOffset=band / 2
+            )
+            found.append(
+                rule.encode(x=alt.X("from_doubling:Q"), x2=alt.X2("to_doubling:Q"), y=y, tooltip=tips("per user"))
+            )
+        if upright:
+            tick = alt.Chart(data(upright)).mark_tick(size=band, thickness=width, color=colour, aria=False, opacity=1)
+            found.append(tick.encode(x=alt.X("at_doubling:Q"), y=y, tooltip=tips("per user")))
+    return found

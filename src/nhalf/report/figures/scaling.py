@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
-from nhalf.report import verdict
+from nhalf.report.fields import count
 from nhalf.report.figures.figure import COLUMNS, Figure, altair, data, seconds, tips
+from nhalf.report.view import percent
+from nhalf.report.words import joined, whole
 
 if TYPE_CHECKING:
     from nhalf.decide.comparison import Panel, Row
@@ -25,7 +27,7 @@ def scaling(panel: Panel, key: str) -> Figure:
     x = alt.X("layout:N", sort=names, title="layout", axis=alt.Axis(labelAngle=-40 if _long(names) else 0))
     y = alt.Y(
         "from_s:Q",
-        title=f"time of a {verdict.whole(rows[0])}",
+        title=f"time of a {whole(rows[0])}",
         axis=alt.Axis(labelExpr=seconds("datum.value"), tickCount=6),
         scale=alt.Scale(domain=[0, _HEADROOM * max(max(row.high_s, row.step_s) for row in rows)], nice=False),
     )
@@ -66,7 +68,7 @@ def _parts(row: Row) -> list[dict[str, Any]]:
         "layout": row.layout_name,
         "step": units.format_time(row.step_s),
         "80 % band": f"{units.format_time(row.low_s)} to {units.format_time(row.high_s)}",
-        "rate": f"{verdict.count(row.tokens_per_s_per_user)} tokens/s per user",
+        "rate": f"{count(row.tokens_per_s_per_user)} tokens/s per user",
         "memory": f"{row.memory_bytes / 1e9:.1f} GB a device, fits: {row.fits_memory}",
         "shade": 1.0 if row.fits_memory != "no" else _FAINT,
         **breakdown,
@@ -84,7 +86,7 @@ def _parts(row: Row) -> list[dict[str, Any]]:
 
 def _share(value: float, row: Row) -> str:
     """Return a time and its share of the step."""
-    return f"{units.format_time(value)} ({verdict.percent(value / row.step_s)})"
+    return f"{units.format_time(value)} ({percent(value / row.step_s)})"
 
 
 def _band_and_best(panel: Panel, rows: list[Row]) -> list[Any]:
@@ -93,7 +95,7 @@ def _band_and_best(panel: Panel, rows: list[Row]) -> list[Any]:
     tops = [
         {
             "layout": row.layout_name, "low_s": row.low_s, "high_s": row.high_s,
-            "label": f"{verdict.count(row.tokens_per_s_per_user)}/s" + ("*" if row in panel.tied else ""),
+            "label": f"{count(row.tokens_per_s_per_user)}/s" + ("*" if row in panel.tied else ""),
             "weight": "bold" if row in panel.tied else "normal",
         }
         for row in rows
@@ -138,5 +140,5 @@ def _record(row: Row) -> dict[str, object]:
 def _text(panel: Panel, rows: list[Row]) -> str:
     """Return the chart in words."""
     steps = "; ".join(f"{row.layout_name} {units.format_time(row.step_s)}, bound by {row.binding}" for row in rows)
-    best = verdict.joined([row.layout_name for row in panel.tied]) if panel.tied else "none"
-    return f"Time of a {verdict.whole(rows[0])} by layout, stacked by column: {steps}. Fastest that fit: {best}."
+    best = joined([row.layout_name for row in panel.tied]) if panel.tied else "none"
+    return f"Time of a {whole(rows[0])} by layout, stacked by column: {steps}. Fastest that fit: {best}."

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
-from nhalf.report import verdict
 from nhalf.report.figures.figure import COLUMNS, INK, Figure, altair, data, seconds, tips
+from nhalf.report.view import percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,7 +101,7 @@ def _parts(bar: Stack) -> list[dict[str, Any]]:
     """Return the parts of one bar, from the left, each with the whole breakdown to show when pointed at."""
     whole = sum(bar.columns.values())
     told = {
-        COLUMNS[name][0]: f"{units.format_time(value)} ({verdict.percent(value / whole)})"
+        COLUMNS[name][0]: f"{units.format_time(value)} ({percent(value / whole)})"
         for name, value in bar.columns.items()
         if value > 0
     }

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.predict.step import BINDING
-from nhalf.report import verdict
+from nhalf.report.fields import count
 from nhalf.report.figures import figure
 from nhalf.report.figures.figure import COLUMNS, Figure, altair, data, tips
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,8 +84,8 @@ def _row(tile: Tile, axes: tuple[str, str]) -> dict[str, Any]:
         "binds": tile.binds or "not legal", "colour": colour,
         "shade": 0.0 if not tile.binds else 1.0 if tile.fits else _PALE,
         "ink": figure.on(colour) if tile.fits else figure.INK,
-        "rate": verdict.count(tile.per_user) if tile.binds else "",
-        "per user": f"{verdict.count(tile.per_user)} tokens/s" if tile.binds else "", **dict(tile.tips),
+        "rate": count(tile.per_user) if tile.binds else "",
+        "per user": f"{count(tile.per_user)} tokens/s" if tile.binds else "", **dict(tile.tips),
     }  # fmt: skip
 
 
@@ -94,5 +95,5 @@ def _text(found: Sequence[Tile], axes: tuple[str, str]) -> str:
     for row in dict.fromkeys(tile.down for tile in found):
         mine = [tile for tile in found if tile.down == row]
         words = list(dict.fromkeys(tile.binds or "not legal" for tile in mine))
-        parts.append(f"{row}: {verdict.joined(words)}")
+        parts.append(f"{row}: {joined(words)}")
     return f"What binds, by {axes[1]}, each over {axes[0]}. {'; '.join(parts)}."

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
-from nhalf.report import verdict
 from nhalf.report.figures.figure import GREY, INK, ORANGE, PALETTE, VERMILION, Figure, altair, data, tips
+from nhalf.report.words import joined
 
 if TYPE_CHECKING:
     from nhalf.fabric import Fabric
@@ -189,4 +189,4 @@ def _text(scenario: Scenario, tiers: list[_Tier], slowest: str) -> str:
     if slowest != "intra_node":
         group = f"a TP group of {layout.tensor_parallel} crosses the links {_WORDS[slowest]}"
     where = f"{layout.name} takes {layout.devices} devices on {layout.nodes(fabric)} nodes"
-    return f"{verdict.joined([where, group])}. Links: {'; '.join(parts)}."
+    return f"{joined([where, group])}. Links: {'; '.join(parts)}."

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
-from nhalf.report import verdict
 from nhalf.report.figures.figure import COLUMNS, INK, Figure, altair, data, seconds, tips
+from nhalf.report.view import percent
+from nhalf.report.words import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ def waterfall(row: Row, key: str) -> Figure:
     """Return where the time of one step of a layout goes."""
     parts = [(COLUMNS[name][0], row.columns[name], COLUMNS[name][1]) for name in COLUMNS if row.columns[name] > 0]
     title = f"{row.scenario.system.name}, {row.layout_name}, batch {row.batch:g}: {units.format_time(row.step_s)}"
-    return of_parts(parts, key=key, title=title, whole=verdict.whole(row))
+    return of_parts(parts, key=key, title=title, whole=whole(row))
 
 
 def of_parts(parts: Sequence[tuple[str, float, str]], *, key: str, title: str, whole: str) -> Figure:
@@ -64,7 +65,7 @@ def _rows(parts: list[tuple[str, float, str]], summed: float, whole: str) -> lis
     for name, value, colour in [*parts, (whole, summed, INK)]:
         start = 0.0 if name == whole else ground
         ground = start + value
-        share = verdict.percent(value / summed) if summed else "0 %"
+        share = percent(value / summed) if summed else "0 %"
         time = units.format_time(value)
         label = time if name == whole else f"{time}, {share}"
         found.append(

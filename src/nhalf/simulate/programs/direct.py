@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.program import Program
 from nhalf.simulate.programs.shape import (
     Shape,
     copied,
@@ -21,6 +20,8 @@ from nhalf.simulate.round import AllPairs, Round
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from nhalf.simulate.program import Program
+
 
 def one_shot(shape: Shape) -> Program:
     """Return the all-reduce in which every rank gets the whole vector of each peer."""
@@ -33,14 +34,7 @@ def one_shot(shape: Shape) -> Program:
             blocks_of=lambda source, _: np.zeros_like(source),
         )
 
-    return Program(
-        op="all-reduce",
-        algorithm="one-shot",
-        ranks=shape.ranks,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=partial(reduced_everywhere, shape.ranks, 1),
-    )
+    return shape.program("all-reduce", "one-shot", rounds, partial(reduced_everywhere, shape.ranks, 1))
 
 
 def _scatter(shape: Shape) -> AllPairs:
@@ -62,37 +56,23 @@ def two_shot(shape: Shape) -> Program:
         yield _scatter(shape)
         yield _gather(shape)
 
-    return Program(
-        op="all-reduce",
-        algorithm="two-shot",
-        ranks=shape.ranks,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=partial(reduced_everywhere, shape.ranks, shape.ranks),
-    )
+    return shape.program("all-reduce", "two-shot", rounds, partial(reduced_everywhere, shape.ranks, shape.ranks))
 
 
 def reduce_scatter(shape: Shape) -> Program:
     """Return the reduce-scatter in which every rank gets its block from each peer."""
-    return Program(
-        op="reduce-scatter",
-        algorithm="direct",
-        ranks=shape.ranks,
-        size_bytes=shape.size_bytes,
-        rounds=lambda: iter([_scatter(shape)]),
-        goal=lambda: reduced_at(shape.ranks, everyone(shape.ranks)),
+    return shape.program(
+        "reduce-scatter",
+        "direct",
+        lambda: iter([_scatter(shape)]),
+        lambda: reduced_at(shape.ranks, everyone(shape.ranks)),
     )
 
 
 def all_gather(shape: Shape) -> Program:
     """Return the all-gather in which every rank sends its block to each peer."""
-    return Program(
-        op="all-gather",
-        algorithm="direct",
-        ranks=shape.ranks,
-        size_bytes=shape.size_bytes,
-        rounds=lambda: iter([_gather(shape)]),
-        goal=lambda: copied(shape.ranks, everyone(shape.ranks)),
+    return shape.program(
+        "all-gather", "direct", lambda: iter([_gather(shape)]), lambda: copied(shape.ranks, everyone(shape.ranks))
     )
 
 
@@ -112,14 +92,7 @@ def reduce_scatter_pairwise(shape: Shape) -> Program:
                 blocks=partial(lambda target, _: target[:, None], target),
             )
 
-    return Program(
-        op="reduce-scatter",
-        algorithm="pairwise",
-        ranks=k,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=lambda: reduced_at(k, everyone(k)),
-    )
+    return shape.program("reduce-scatter", "pairwise", rounds, lambda: reduced_at(k, everyone(k)))
 
 
 def broadcast(shape: Shape) -> Program:
@@ -134,14 +107,7 @@ def broadcast(shape: Shape) -> Program:
             blocks=lambda _: np.zeros((k - 1, 1), dtype=np.int64),
         )
 
-    return Program(
-        op="broadcast",
-        algorithm="direct",
-        ranks=k,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=lambda: copied(k, np.zeros(1, dtype=np.int64)),
-    )
+    return shape.program("broadcast", "direct", rounds, lambda: copied(k, np.zeros(1, dtype=np.int64)))
 
 
 def reduce(shape: Shape) -> Program:
@@ -157,14 +123,7 @@ def reduce(shape: Shape) -> Program:
             reduces=True,
         )
 
-    return Program(
-        op="reduce",
-        algorithm="direct",
-        ranks=k,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=lambda: reduced_at(k, np.zeros(1, dtype=np.int64)),
-    )
+    return shape.program("reduce", "direct", rounds, lambda: reduced_at(k, np.zeros(1, dtype=np.int64)))
 
 
 def hand_over(shape: Shape) -> Program:
@@ -180,11 +139,4 @@ def hand_over(shape: Shape) -> Program:
                 blocks=lambda _: np.zeros((1, 1), dtype=np.int64),
             )
 
-    return Program(
-        op="send-recv",
-        algorithm="direct",
-        ranks=k,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=lambda: copied(k, np.zeros(1, dtype=np.int64)),
-    )
+    return shape.program("send-recv", "direct", rounds, lambda: copied(k, np.zeros(1, dtype=np.int64)))

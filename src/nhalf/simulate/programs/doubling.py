@@ -69,14 +69,7 @@ def recursive_doubling(shape: Shape) -> Program:
             )
         yield from _fold(shape, 1, back=True)
 
-    return Program(
-        op="all-reduce",
-        algorithm="recursive-doubling",
-        ranks=shape.ranks,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=partial(reduced_everywhere, shape.ranks, 1),
-    )
+    return shape.program("all-reduce", "recursive-doubling", rounds, partial(reduced_everywhere, shape.ranks, 1))
 
 
 def rabenseifner(shape: Shape) -> Program:
@@ -118,14 +111,7 @@ def rabenseifner(shape: Shape) -> Program:
                 )
         yield from _fold(shape, power, back=True)
 
-    return Program(
-        op="all-reduce",
-        algorithm="rabenseifner",
-        ranks=shape.ranks,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=partial(reduced_everywhere, shape.ranks, power),
-    )
+    return shape.program("all-reduce", "rabenseifner", rounds, partial(reduced_everywhere, shape.ranks, power))
 
 
 def all_gather(shape: Shape) -> Program:
@@ -157,14 +143,7 @@ def all_gather(shape: Shape) -> Program:
                 blocks=partial(carried, distance),
             )
 
-    return Program(
-        op="all-gather",
-        algorithm="recursive-doubling",
-        ranks=k,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=lambda: copied(k, everyone(k)),
-    )
+    return shape.program("all-gather", "recursive-doubling", rounds, lambda: copied(k, everyone(k)))
 
 
 def bruck_all_gather(shape: Shape) -> Program:
@@ -187,14 +166,7 @@ def bruck_all_gather(shape: Shape) -> Program:
             )
             distance *= 2
 
-    return Program(
-        op="all-gather",
-        algorithm="bruck",
-        ranks=k,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=lambda: copied(k, ranks),
-    )
+    return shape.program("all-gather", "bruck", rounds, lambda: copied(k, ranks))
 
 
 def barrier(shape: Shape) -> Program:

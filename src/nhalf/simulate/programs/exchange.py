@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.program import Program
 from nhalf.simulate.programs.shape import Shape, everyone, exchanged, shifted
 from nhalf.simulate.round import AllPairs, Round
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nhalf.breakdown import Array
+    from nhalf.simulate.program import Program
     from nhalf.simulate.round import Ints
 
 
@@ -51,9 +51,7 @@ def _exchange(shape: Shape, op: str, form: tuple[int, int]) -> Program:
             blocks_of=lambda source, target: source * k + target,
         )
 
-    return Program(
-        op=op, algorithm="direct", ranks=k, size_bytes=shape.size_bytes, rounds=rounds, goal=partial(exchanged, k)
-    )
+    return shape.program(op, "direct", rounds, partial(exchanged, k))
 
 
 def pairwise(shape: Shape) -> Program:
@@ -72,14 +70,7 @@ def pairwise(shape: Shape) -> Program:
                 blocks=partial(lambda target, _: (everyone(k) * k + target)[:, None], target),
             )
 
-    return Program(
-        op="all-to-all",
-        algorithm="pairwise",
-        ranks=k,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=partial(exchanged, k),
-    )
+    return shape.program("all-to-all", "pairwise", rounds, partial(exchanged, k))
 
 
 def bruck(shape: Shape) -> Program:
@@ -104,11 +95,4 @@ def bruck(shape: Shape) -> Program:
             )
             distance *= 2
 
-    return Program(
-        op="all-to-all",
-        algorithm="bruck",
-        ranks=k,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=partial(exchanged, k),
-    )
+    return shape.program("all-to-all", "bruck", rounds, partial(exchanged, k))

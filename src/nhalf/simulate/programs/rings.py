@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.program import Program
 from nhalf.simulate.programs.shape import Shape, copied, everyone, reduced_at, reduced_everywhere, shifted
 from nhalf.simulate.round import Round
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from nhalf.simulate.program import Program
 
 
 def _turn(shape: Shape, first: int, *, reduces: bool) -> Round:
@@ -37,14 +38,7 @@ def all_reduce(shape: Shape) -> Program:
         yield _turn(shape, 0, reduces=True)
         yield _turn(shape, 1, reduces=False)
 
-    return Program(
-        op="all-reduce",
-        algorithm="ring",
-        ranks=shape.ranks,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=partial(reduced_everywhere, shape.ranks, shape.ranks),
-    )
+    return shape.program("all-reduce", "ring", rounds, partial(reduced_everywhere, shape.ranks, shape.ranks))
 
 
 def all_gather(shape: Shape) -> Program:
@@ -53,14 +47,7 @@ def all_gather(shape: Shape) -> Program:
     def rounds() -> Iterator[Round]:
         yield _turn(shape, 0, reduces=False)
 
-    return Program(
-        op="all-gather",
-        algorithm="ring",
-        ranks=shape.ranks,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=lambda: copied(shape.ranks, everyone(shape.ranks)),
-    )
+    return shape.program("all-gather", "ring", rounds, lambda: copied(shape.ranks, everyone(shape.ranks)))
 
 
 def reduce_scatter(shape: Shape) -> Program:
@@ -69,14 +56,7 @@ def reduce_scatter(shape: Shape) -> Program:
     def rounds() -> Iterator[Round]:
         yield _turn(shape, -1, reduces=True)
 
-    return Program(
-        op="reduce-scatter",
-        algorithm="ring",
-        ranks=shape.ranks,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=lambda: reduced_at(shape.ranks, everyone(shape.ranks)),
-    )
+    return shape.program("reduce-scatter", "ring", rounds, lambda: reduced_at(shape.ranks, everyone(shape.ranks)))
 
 
 def bidirectional_all_reduce(shape: Shape) -> Program:
@@ -106,14 +86,7 @@ def bidirectional_all_reduce(shape: Shape) -> Program:
                 both_ways=True,
             )
 
-    return Program(
-        op="all-reduce",
-        algorithm="bidirectional-ring",
-        ranks=k,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=partial(reduced_everywhere, k, 2 * k),
-    )
+    return shape.program("all-reduce", "bidirectional-ring", rounds, partial(reduced_everywhere, k, 2 * k))
 
 
 def nested_all_reduce(shape: Shape, algorithm: str) -> Program:
@@ -150,11 +123,4 @@ def nested_all_reduce(shape: Shape, algorithm: str) -> Program:
                     source=ranks, target=target, size_bytes=size, blocks=blocks, reduces=reduces, times=length - 1
                 )
 
-    return Program(
-        op="all-reduce",
-        algorithm=algorithm,
-        ranks=k,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=partial(reduced_everywhere, k, k),
-    )
+    return shape.program("all-reduce", algorithm, rounds, partial(reduced_everywhere, k, k))

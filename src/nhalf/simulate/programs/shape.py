@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.program import ALL, ANY, NONE, Goal
+from nhalf.simulate.program import ALL, ANY, NONE, Goal, Program
 
 if TYPE_CHECKING:
-    from nhalf.simulate.round import Ints
+    from collections.abc import Callable, Iterator
+
+    from nhalf.simulate.round import AllPairs, Ints, Round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,14 @@ class Shape:
     def chunk(self, parts: int) -> float:
         """Return one of `parts` equal pieces of the size [bytes], rounded up to whole bytes as libraries send them."""
         return float(math.ceil(self.size_bytes / parts))
+
+    def program(
+        self, op: str, algorithm: str, rounds: Callable[[], Iterator[Round | AllPairs]], goal: Callable[[], Goal]
+    ) -> Program:
+        """Return a program of rounds of this shape."""
+        return Program(
+            op=op, algorithm=algorithm, ranks=self.ranks, size_bytes=self.size_bytes, rounds=rounds, goal=goal
+        )
 
 
 def everyone(ranks: int) -> Ints:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nhalf.simulate.ragged import Indices
+    from nhalf.simulate.graph import Indices
 
 
 def _binomial(shape: Shape, *, up: bool) -> Iterator[Round]:
@@ -45,40 +45,19 @@ def binomial_all_reduce(shape: Shape) -> Program:
         yield from _binomial(shape, up=True)
         yield from _binomial(shape, up=False)
 
-    return Program(
-        op="all-reduce",
-        algorithm="binomial",
-        ranks=shape.ranks,
-        size_bytes=shape.size_bytes,
-        rounds=rounds,
-        goal=partial(reduced_everywhere, shape.ranks, 1),
-    )
+    return shape.program("all-reduce", "binomial", rounds, partial(reduced_everywhere, shape.ranks, 1))
 
 
 def binomial_broadcast(shape: Shape) -> Program:
     """Return the binomial broadcast from rank 0."""
     root = np.zeros(1, dtype=np.int64)
-    return Program(
-        op="broadcast",
-        algorithm="binomial",
-        ranks=shape.ranks,
-        size_bytes=shape.size_bytes,
-        rounds=lambda: _binomial(shape, up=False),
-        goal=lambda: copied(shape.ranks, root),
-    )
+    return shape.program("broadcast", "binomial", lambda: _binomial(shape, up=False), lambda: copied(shape.ranks, root))
 
 
 def binomial_reduce(shape: Shape) -> Program:
     """Return the binomial reduce to rank 0."""
     root = np.zeros(1, dtype=np.int64)
-    return Program(
-        op="reduce",
-        algorithm="binomial",
-        ranks=shape.ranks,
-        size_bytes=shape.size_bytes,
-        rounds=lambda: _binomial(shape, up=True),
-        goal=lambda: reduced_at(shape.ranks, root),
-    )
+    return shape.program("reduce", "binomial", lambda: _binomial(shape, up=True), lambda: reduced_at(shape.ranks, root))
 
 
 def binary_parents(ranks: int) -> Ints:
