@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from nhalf.evidence.probe.bed_ranks import ONE_THREAD
 from nhalf.evidence.probe.decoder import alone
 from nhalf.lab.bench import Tokens, size_of, without_first
 from nhalf.link import Link
@@ -36,20 +32,13 @@ class Simulated:
         """Begin with a link that takes no time worth mentioning."""
         self._link = Link(1e-9, 1e15)
         self._work: dict[tuple[int, int], float] = {}
-        self._own = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
 
     def __enter__(self) -> Self:
-        """Start the process that computes: with one thread, as the ranks of hosts have."""
-        kept = dict(os.environ)
-        os.environ.update(ONE_THREAD)
-        self._own.submit(os.getpid).result()
-        os.environ.clear()
-        os.environ.update(kept)
+        """Make nothing."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
-        self._own.shutdown()
+        """Take nothing away."""
 
     def impose(self, wire: Wire) -> None:
         """Set what lies between the ranks from now on."""
@@ -74,8 +63,8 @@ class Simulated:
 
     def _computed(self, order: Decode) -> tuple[Result, float]:
         """Return the tokens of the whole model, and what a rank computes for one [s]: the least, as other work adds."""
-        whole = self._own.submit(alone, order).result()
-        own = self._own.submit(alone, order, shards=1).result() if order.tp > 1 else whole
+        whole = alone(order)
+        own = alone(order, shards=1) if order.tp > 1 else whole
         key = (order.batch, order.tp)
         least = min(without_first(own["times"]))  # type: ignore[arg-type]
         self._work[key] = min(self._work.get(key, least), least)
