@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from nhalf.evidence.probe.decoder import alone
-from nhalf.lab.bench import Tokens, size_of, without_first
+from nhalf.lab.bench import Tokens, size_of
 from nhalf.link import Link
 from nhalf.simulate import programs
 from nhalf.simulate.engine import run
@@ -17,7 +17,7 @@ from nhalf.simulate.tables import Conditions
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
-    from nhalf.evidence.probe.messages import Decode, Result
+    from nhalf.evidence.probe.messages import Decode
     from nhalf.lab.bench import Wire
 
 _DOUBLING = "recursive-doubling"
@@ -61,12 +61,12 @@ class Simulated:
         done: Array = first + np.asarray(played.finished_s)
         return done
 
-    def _computed(self, order: Decode) -> tuple[Result, float]:
+    def _computed(self, order: Decode) -> tuple[dict[str, Any], float]:
         """Return the tokens of the whole model, and what a rank computes for one [s]: the least, as other work adds."""
         whole = alone(order)
         own = alone(order, shards=1) if order.tp > 1 else whole
         key = (order.batch, order.tp)
-        least = min(without_first(own["times"]))  # type: ignore[arg-type]
+        least = min(own["times"][1:])
         self._work[key] = min(self._work.get(key, least), least)
         return whole, self._work[key]
 
@@ -80,4 +80,4 @@ class Simulated:
                 ready = self._played("all-reduce", _DOUBLING, ready + work / (2 * order.layers), size)
         sent = sum(self.message_s(each) for each in [size] * (order.pp - 1) + [8 * order.batch] * (order.pp > 1))
         time = float(np.max(ready)) if order.tp > 1 else work + sent
-        return Tokens(times_s=(time,), ids=tuple(whole["ids"]))  # type: ignore[arg-type]
+        return Tokens(times_s=(time,), ids=tuple(whole["ids"]))
