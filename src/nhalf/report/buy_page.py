@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.report import buy, buy_words
+from nhalf.report.fields import count
 from nhalf.report.figures.bars import Bar, of_bars, tornado
 from nhalf.report.figures.figure import BLUE, GREY
 from nhalf.report.figures.gains import Gain, curves, gains
@@ -127,7 +128,7 @@ def _card(found: Purchase, batch: int) -> Card:
     return Card(
         label=f"{_title(found, batch)}: now",
         number=f"{units.format_time(before.step_s)} per step",
-        beside=(f"{buy_words.rate(before.tokens_per_s_per_user)} tokens/s per user, bound by {before.binding}",),
+        beside=(f"{count(before.tokens_per_s_per_user)} tokens/s per user, bound by {before.binding}",),
         meters=[
             Meter(label=each.option.name, share=each.gain or 0.0,
                   text=f"{percent(each.gain or 0.0)}{'' if each.above_model_error else ' ?'}")
