@@ -28,7 +28,7 @@ LATER = ("aisimulate-0.13.0", "2026-10")
 """The source of rows that name the package that followed, and its date."""
 SYSTEMS = {"gb200": "gb200-nvl72", "gb300": "gb300-nvl72", "rtx_pro_6000_server": "rtx-pro-6000"}
 
-ADDED = ("gb200", "gb300")
+ADDED = ("gb200", "gb300", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm")
 """Systems whose curves come from later tables, too: ranks on several trays, and newer versions."""
 ONE_KERNEL = {"TRTLLM_MNNVL_oneshot": "TRTLLM", "TRTLLM_MNNVL_twoshot": "TRTLLM"}
 """Kernels of which a library takes one or another by size: together they are its curve."""

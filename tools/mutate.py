@@ -75,7 +75,7 @@ MUTANTS: Final = tuple(
         ("evidence/series.py", "_FALL: Final = 1.2", "_FALL: Final = 1.1", _DOUBTS),
         ("evidence/identify.py", "ON_FLOOR: Final = 1.5", "ON_FLOOR: Final = 1.7", _DOUBTS),
         ("evidence/identify.py", "ON_CEILING: Final = 4.0", "ON_CEILING: Final = 3.0", _DOUBTS),
-        ("evidence/parameters.py", "VAGUE: Final = 0.5", "VAGUE: Final = 0.6", _DOUBTS),
+        ("evidence/identify.py", "DECADE: Final = 10.0", "DECADE: Final = 9.0", _DOUBTS),
         ("evidence/comparison.py", "LAUNCH_NOISE: Final = 0.03", "LAUNCH_NOISE: Final = 0.015", _DOUBTS),
         ("evidence/checks.py", "_SLOW_FLOOR: Final = 3.0", "_SLOW_FLOOR: Final = 3.5", _DOUBTS),
         ("evidence/checks.py", "_SLOW_LINK: Final = 50.0", "_SLOW_LINK: Final = 40.0", _DOUBTS),

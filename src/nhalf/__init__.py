@@ -7,53 +7,60 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
+    from nhalf.answers.answer import Answer as Answer
+    from nhalf.answers.commands import buy as buy
+    from nhalf.answers.commands import compare as compare
+    from nhalf.answers.commands import crossover as crossover
+    from nhalf.answers.commands import plan as plan
+    from nhalf.answers.commands import simulate as simulate
+    from nhalf.answers.commands import trace as trace
+    from nhalf.answers.commands import whatif as whatif
+    from nhalf.answers.decoded import Decoded as Decoded
+    from nhalf.answers.decoded import decode as decode
     from nhalf.breakdown import Term as Term
     from nhalf.evidence.fit import Fit as Fit
     from nhalf.evidence.fit import fit as fit
     from nhalf.evidence.reading import read as read
     from nhalf.link import Link as Link
     from nhalf.loading import load as load
-    from nhalf.loading.planning import plan as plan
     from nhalf.predict.prefill import prefill as prefill
-    from nhalf.predict.step import decode as decode
     from nhalf.sample import Sample as Sample
     from nhalf.scenario import Scenario as Scenario
 
 __version__ = VERSION
 __all__ = [
-    "Fit",
-    "Link",
-    "Sample",
-    "Scenario",
-    "Term",
-    "__version__",
-    "decode",
-    "fit",
-    "load",
-    "plan",
-    "prefill",
-    "read",
-]
+    "Answer", "Decoded", "Fit", "Link", "Sample", "Scenario", "Term", "__version__", "buy", "compare",
+    "crossover", "decode", "fit", "load", "plan", "prefill", "read", "simulate", "trace", "whatif",
+]  # fmt: skip
 
 _HOMES = {
+    "Answer": "nhalf.answers.answer",
+    "Decoded": "nhalf.answers.decoded",
     "Fit": "nhalf.evidence.fit",
     "Link": "nhalf.link",
     "Sample": "nhalf.sample",
     "Scenario": "nhalf.scenario",
     "Term": "nhalf.breakdown",
-    "decode": "nhalf.predict.step",
+    "decode": "nhalf.answers.decoded",
     "fit": "nhalf.evidence.fit",
     "load": "nhalf.loading",
-    "plan": "nhalf.loading.planning",
     "prefill": "nhalf.predict.prefill",
     "read": "nhalf.evidence.reading",
+    **dict.fromkeys(("buy", "compare", "crossover", "plan", "simulate", "trace", "whatif"), "nhalf.answers.commands"),
 }
+
+
+def __dir__() -> list[str]:
+    """Return the public names, which are imported when they are first asked for."""
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> object:
@@ -62,3 +69,24 @@ def __getattr__(name: str) -> object:
         message = f"module 'nhalf' has no attribute {name!r}"
         raise AttributeError(message)
     return getattr(import_module(_HOMES[name]), name)
+
+
+class _Room(ModuleType):
+    """A room that has the name of a command: called, it is the command."""
+
+    def __call__(self, *arguments: Any, **flags: Any) -> object:  # noqa: ANN401  those of the command
+        """Return the answer of the command."""
+        return getattr(import_module("nhalf.answers.commands"), self.__name__.rpartition(".")[2])(*arguments, **flags)
+
+
+class _Package(ModuleType):
+    """The package: `nhalf.trace` stays the command when something imports the room of that name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Bind a name; a room that a command is named after can be called from then on."""
+        if name in _HOMES and isinstance(value, ModuleType):
+            value.__class__ = _Room
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

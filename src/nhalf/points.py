@@ -15,7 +15,7 @@ import numpy as np
 
 from nhalf.breakdown import Term, columns
 from nhalf.layout import Layout
-from nhalf.predict import exchange, layer
+from nhalf.predict import communication, exchange, layer
 from nhalf.predict.band import band
 from nhalf.predict.first_token import first_token
 from nhalf.predict.memory import FITS, Fit, Memory, fit_codes, memory, needed
@@ -269,6 +269,7 @@ class Point:
     exchange = _Told[str | None](lambda point: point.layout.routed_exchange if point.layout.attention_dp > 1 else None)
     nodes = _Told[int](lambda point: point.layout.nodes(point.points.scenario.system.fabric))
     kind = _Told[str](lambda point: exchange.kind(point.points.scenario))
+    as_of = _Told["str | None"](lambda point: communication.as_of(point.points.scenario))
     binding = _Told[str](lambda point: _WORDS[int(point.points.binds[point.place])])
     fits_memory = _Told[Fit](lambda point: FITS[int(point.points.fit_codes[point.place])])
     ttft_low_s = _Told[float | None](lambda point: _known(point.points.ttft_low_s[point.place]))

@@ -61,6 +61,12 @@ class Scenario:
         """Return the model's weights in the dtype of the workload."""
         return self.transformer.weights(self.workload.weight_dtype)
 
+    @property
+    def expert_dtype(self) -> str:
+        """Return the dtype that most routed experts are in under the workload; empty without any."""
+        routed = [group for group in self.weight_groups if group.read == "routed"]
+        return max(routed, key=lambda group: group.parameters).dtype if routed else ""
+
     def value(self, path: str) -> Quantity:
         """Return the number at a path.
 

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Quantity
     from nhalf.collective import Mode
     from nhalf.library import Library
+
+
+_RELEASE: Final = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:\.?(?:rc|dev|a|b)(\d+))?")
+SERIES: Final = 8.0
+"""Pre-releases that a series counts where versions of two series are compared: TensorRT-LLM makes 5 to 20 of each."""
+FAR: Final = 100.0
+"""How many releases apart versions are of which one is of another generation, or cannot be read."""
+
+
+def releases_apart(version: str, other: str) -> float:
+    """Return about how many releases lie between two versions: 0.18.0 and 0.24.0 are 6 apart, rc2 and rc6 are 4."""
+    one, two = (_RELEASE.match(text.strip().casefold()) for text in (version, other))
+    if one is None or two is None:
+        return 0.0 if version == other else FAR
+    first, second = ([int(part or 0) for part in found.groups()] for found in (one, two))
+    if first[0] != second[0]:
+        return FAR
+    pre_released = one[4] is not None or two[4] is not None
+    apart = [abs(a - b) for a, b in zip(first[1:], second[1:], strict=True)]
+    if apart[0]:
+        return apart[0] * (SERIES if pre_released else 1.0)
+    if apart[1]:
+        return float(apart[1])
+    return (
+        float(apart[2]) if one[4] is not None and two[4] is not None else SERIES / 2 * pre_released * (version != other)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,9 +76,13 @@ class Stack:
     `kernels_per_layer` kernels a layer at `host_launch_s` [s] each. `software_factor` multiplies what a collective
     costs beyond the law of its links (kernel, launch, synchronisation): 1, or less in a what-if. The `*_layer_factor`
     say what a kind of block, or each activation that is quantised, adds to the fixed time of a layer, in layers.
+    `routing_concentration` is the variance of how popular a layer's experts are, over the
+    squared mean: 0 where all are alike.
     `unsharded_share` is the part of a whole step's reads and arithmetic that TP does not divide; `host_sharing` is 1
-    where one host process launches for all TP ranks, 0 where each rank has its own. `gathers_at_root` tells that the
-    nodes send to one root over TCP sockets.
+    where one host process launches for all TP ranks, 0 where each rank has its own. A first token comes
+    `first_token_wait_s` [s] and `first_token_steps` steps later than the server's steps say: front end and scheduler.
+    `gathers_at_root` tells that the nodes send to one root over TCP sockets; `version` is the
+    engine's, where it was asked for.
     """
 
     engine: str
@@ -69,14 +100,19 @@ class Stack:
     host_launch_s: Quantity
     kernels_per_layer: Quantity
     expert_efficiency: Quantity
+    expert_prefill_efficiency: Quantity
     expert_layer_factor: Quantity
     fp4_expert_layer_factor: Quantity
     latent_layer_factor: Quantity
     linear_layer_factor: Quantity
     sparse_layer_factor: Quantity
     quantised_input_layer_factor: Quantity
+    routing_concentration: Quantity = 0.0
     software_factor: Quantity = 1.0
     unsharded_share: Quantity = 0.0
     host_sharing: Quantity = 0.0
+    first_token_wait_s: Quantity = 0.0
+    first_token_steps: Quantity = 0.0
     gathers_at_root: bool = False
+    version: str = ""
     remedies: Remedies = field(default_factory=Remedies)

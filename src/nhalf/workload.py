@@ -18,6 +18,8 @@ class Workload:
     `kv_bytes` are bytes per element of the cache. With a draft, each sequence feeds `tokens_per_step` tokens a step, of
     which `accepted_tokens` are kept. `routing_skew` is what the busiest expert rank receives over the mean.
 
+    `requests_per_s` come at random to all replicas; 0 where each sequence is a user who asks again at once.
+
     In the `phase` "prefill" each sequence is a prompt of `prompt_tokens` instead, taken `chunk_tokens` at a time (0: at
     once).
     """
@@ -34,4 +36,5 @@ class Workload:
     prompt_tokens: Quantity = 0.0
     output_tokens: Quantity = 0.0
     chunk_tokens: Quantity = 0.0
+    requests_per_s: Quantity = 0.0
     phase: Literal["decode", "prefill"] = "decode"

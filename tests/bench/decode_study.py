@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.calibrate.derive import ALIKE, ONE_EACH, half_widths, kinds, left_out
+from nhalf.calibrate.derive import ALIKE, half_widths, kinds, left_out, unseen
 from nhalf.calibrate.evidence import evidence
-from nhalf.calibrate.fit import NOISE
+from nhalf.calibrate.fit import NOISE, ONE_EACH, WITHIN
 from nhalf.calibrate.prior import prior
-from nhalf.calibrate.stack import WITHIN
+from nhalf.calibrate.routing import Routing
 from nhalf.catalog import calibration
 from nhalf.loading.case_table import read_table
 from nhalf.loading.cases import Options, cases
@@ -75,14 +75,13 @@ def families(runs: Evidence) -> Array:
     return np.array([known.get(model, model) for model in runs.model.tolist()])
 
 
-def crossed(runs: Evidence, one: Array, other: Array) -> Array:
+def crossed(runs: Evidence, one: Array, other: Array, routing: Routing) -> Array:
     """Return ln(measured / predicted) of every run by constants that saw neither its model nor its system."""
     errors = np.full(len(runs), np.nan)
     for a, b in sorted(set(zip(one.tolist(), other.tolist(), strict=True))):
         inside, outside = (one == a) & (other == b), (one != a) & (other != b)
         if outside.any():
-            constants = runs.take(outside).fit(PRIOR, correlation=ONE_EACH).constants
-            errors[inside] = runs.take(inside).log_errors(constants)
+            errors[inside] = unseen(runs.take(outside), runs.take(inside), PRIOR, routing)
     return errors
 
 
@@ -202,14 +201,14 @@ def layouts(runs: Evidence, errors: Array, loads: Array, layout: Array) -> tuple
     return len(right), float(np.mean(right)), share, float(np.mean(regret))
 
 
-def coverage(runs: Evidence, family: Array, by: Array) -> tuple[float, float]:
+def coverage(runs: Evidence, family: Array, by: Array, routing: Routing) -> tuple[float, float]:
     """Return the share of runs in their band, and the least share of a family, all bands from the others."""
     inside = np.zeros(len(runs), dtype=bool)
     for name in np.unique(by):
         out = by == name
         rest = runs.take(~out)
-        told, weights = left_out(rest, PRIOR, by[~out]), rest.weights(ALIKE)
-        errors = runs.log_errors(rest.fit(PRIOR, correlation=ONE_EACH).constants)
+        told, weights = left_out(rest, PRIOR, by[~out], routing), rest.weights(ALIKE)
+        errors = unseen(rest, runs, PRIOR, routing)
         for kind, known in kinds(rest).items():
             low, high = half_widths(told[known], weights[known])
             asked = out & kinds(runs)[kind]
@@ -220,6 +219,8 @@ def coverage(runs: Evidence, family: Array, by: Array) -> tuple[float, float]:
 def line(name: str, log_errors: Array) -> None:
     """Print one line of the table."""
     size = np.abs(np.expm1(-log_errors[np.isfinite(log_errors)]))
+    if not len(size):
+        return
     median, p90 = 100 * np.median(size), 100 * np.quantile(size, 0.9)
     goal = GOALS.get(name)
     wanted = "" if goal is None else "/".join(str(limit) for limit in goal if limit)
@@ -227,12 +228,12 @@ def line(name: str, log_errors: Array) -> None:
     print(f"{name:28s} {len(size):5d}  {median:5.1f} / {p90:5.1f}   {wanted:>6s}  {'' if kept else 'MISSED'}")
 
 
-def joined_texts(table: Table, runs: Evidence, names: tuple[str, ...]) -> Array:
+def joined_texts(table: Table, runs: Evidence, names: tuple[str, ...], *, cluster: bool = True) -> Array:
     """Return some columns of every run joined, with its cluster."""
     told = [table.column(name) for name in names]
     return np.array([
-        "|".join((cluster, *(texts[row] for texts in told)))
-        for cluster, row in zip(runs.cluster.tolist(), runs.rows.tolist(), strict=True)
+        "|".join((*((of,) if cluster else ()), *(texts[row] for texts in told)))
+        for of, row in zip(runs.cluster.tolist(), runs.rows.tolist(), strict=True)
     ])  # fmt: skip
 
 
@@ -240,14 +241,17 @@ def study(path: Path) -> None:
     """Print the table for one set of runs."""
     table, runs = load(path)
     family = families(runs)
+    routing = Routing.of(runs, calibration.families(), PRIOR)
     print(f"{'':28s} {'rows':>5s}  median / p90   goal")
     line("priors alone", runs.log_errors(prior(calibrated=False).centre))
-    line("fitted on these rows", runs.log_errors(runs.fit(PRIOR, correlation=ONE_EACH).constants))
-    by_family = left_out(runs, PRIOR, family)
+    line("fitted on these rows", unseen(runs, runs, PRIOR, routing))
+    by_family = left_out(runs, PRIOR, family, routing)
     line("unseen model", by_family)
-    line("unseen system", left_out(runs, PRIOR, runs.system))
-    line("unseen engine", left_out(runs, PRIOR, runs.engine))
-    line("unseen model and system", crossed(runs, family, runs.system))
+    line("unseen system", left_out(runs, PRIOR, runs.system, routing))
+    line("unseen engine", left_out(runs, PRIOR, runs.engine, routing))
+    versions = joined_texts(table, runs, ("engine", "engine_version"), cluster=False)
+    line("unseen version", left_out(runs, PRIOR, versions, routing))
+    line("unseen model and system", crossed(runs, family, runs.system, routing))
     line("30 % of a stack and model", refitted(runs, family, some(len(runs))))
     line("below 8 devices, predict 8", refitted(runs, family, below_full(runs)))
     layout = ("tp", "attention_dp", "moe_tp", "moe_ep")
@@ -274,8 +278,8 @@ def study(path: Path) -> None:
         f"layouts of one device count  {count:5d}  {100 * right:3.0f} % within 5 % of the best (goal 80), "
         f"plain TP {100 * alone:.0f} %, {100 * regret:.1f} % lost in the mean"
     )
-    for name, by in (("model", family), ("system", runs.system), ("engine", runs.engine)):
-        whole, least = coverage(runs, family, by)
+    for name, by in (("model", family), ("system", runs.system), ("engine", runs.engine), ("version", versions)):
+        whole, least = coverage(runs, family, by, routing)
         shares = f"{100 * whole:3.0f} % in all (goal 75), {100 * least:3.0f} % in the worst family (55)"
         print(f"80 % bands, unseen {name:9s}    {shares}")
 

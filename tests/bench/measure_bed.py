@@ -19,8 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
 from tests.testbed import hosts, laws
-from tests.testbed.bed import Bed, Port, missing
 from tests.testbed.test_testbed import LIMITS, SWEEP, Found
+
+from nhalf.evidence.probe.bed import Bed, Port, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -148,7 +148,7 @@ def test_curves_agree_with_a_summary_made_from_the_same_source(row: str) -> None
 
 
 def test_a_line_overstates_the_flat_region_of_a_direct_kernel() -> None:
-    curve = find(curves_of("h100-sxm"), "vllm", mode=Mode.GRAPH, op=Op.ALL_REDUCE)
+    curve = find(curves_of("h100-sxm"), "vllm", "0.24.0", mode=Mode.GRAPH, op=Op.ALL_REDUCE)
     assert curve is not None
     assert 2 < curve.line(8).half_size_bytes / curve.double_floor_size_bytes(8) < 10
 

@@ -84,8 +84,8 @@ def test_a_stack_is_written_and_predicts_its_own_runs_better(runs: Path, tmp_pat
     stack = tmp_path / "my.toml"
     result = invoke("calibrate", str(runs), "-o", str(stack), columns=400)
     assert (result.code, result.err) == (0, "")
-    assert result.out.splitlines()[0].startswith("9 runs identify")
-    assert result.out.splitlines()[-1] == f"  nhalf validate {runs} --stack {stack}"
+    assert result.out.splitlines()[0].startswith("Your 9 runs tell per-layer overhead (+")
+    assert result.out.splitlines()[-1] == f"Next: nhalf validate {runs} --stack {stack}"
     before = invoke("validate", str(runs), "--json").document["overall"]["median_error"]
     after = invoke("validate", str(runs), "--stack", str(stack), "--json").document["overall"]["median_error"]
     assert after < before / 2
@@ -112,27 +112,86 @@ def test_several_device_counts_split_into_a_constant_and_a_shared_part(runs: Pat
     assert document["weights_s"] > document["constant_s"]
     assert document["implied_bandwidth_bytes_per_s"] > 1e12
     assert document["per_collective_s"] == pytest.approx(document["constant_s"] / 160)
-    page = invoke("calibrate", str(runs)).out
-    assert "most of the constant is not the link" in " ".join(page.split())
+    page = " ".join(invoke("calibrate", str(runs)).out.split())
+    assert "most of the constant is not the link" in page
+    assert f"at most {1 / document['constant_s']:.0f} tokens/s per user" in page
+    assert "a part that grows with the devices needs a fourth count" in document["splits"][0]["refused"]
 
 
-def test_two_counts_have_no_interval(tmp_path: Path) -> None:
+def test_two_counts_have_an_interval_too(tmp_path: Path) -> None:
     path = tmp_path / "two.csv"
     rows = [f"llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,1,{tp},{TIMES[1, tp] / 1e3}\n" for tp in (4, 8)]
     path.write_text(HEADER + "".join(rows), encoding="utf-8")
     document = invoke("calibrate", str(path), "--json").document
     assert document["degrees_of_freedom"] == 0
-    assert document["splits"][0]["constant_low_s"] is None
-    assert "no degree of freedom: no interval" in " ".join(invoke("calibrate", str(path)).out.split())
+    split = document["splits"][0]
+    assert split["constant_low_s"] < split["constant_s"] < split["constant_high_s"]
+    assert split["per_collective_low_s"] == pytest.approx(split["constant_low_s"] / 160)
+    assert split["ceiling_tokens_per_s"] == pytest.approx(1 / split["constant_s"])
+    assert split["ceiling_low_tokens_per_s"] < split["ceiling_tokens_per_s"]
+
+
+WAITING = HEADER.replace("tpot_s\n", "tpot_s,calls,call_us,pure_us,skew_us\n")
+WAITS = "over 90 % of this is waiting for another rank (skew, host, scheduling), no link change helps"
+
+
+def waiting_runs(path: Path, told: str) -> Path:
+    """Write runs of which half wait 570 us in each of 160 all-reduces, which `told` says or not."""
+    rows = [
+        f"llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,{b},{tp},{ms / 1e3 + (0.0912 if tp == 8 else 0.0)},"
+        + (told if tp == 8 else ",,,") + "\n"
+        for (b, tp), ms in TIMES.items()
+    ]  # fmt: skip
+    path.write_text(WAITING + "".join(rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("told", ["160,600,30,", "160,,30,570", "160,600,,570"])
+def test_waiting_is_taken_out_before_anything_is_fitted(runs: Path, tmp_path: Path, told: str) -> None:
+    path = waiting_runs(tmp_path / "waiting.csv", told)
+    result = invoke("calibrate", str(path), "--json")
+    without = invoke("calibrate", str(runs), "--json").document
+    for one, other in zip(result.document["constants"], without["constants"], strict=True):
+        assert one["value"] == pytest.approx(other["value"], rel=1e-3), one["name"]
+    assert "waiting of 91.2 ms a step in the median is taken out of 3 of the runs" in result.err
+    found = [each for each in result.document["findings"] if each["code"] == "waiting"]
+    assert len(found) == 3
+    assert all(each["text"].endswith(WAITS) for each in found)
+
+
+def test_a_step_that_only_waiting_explains_moves_no_constant(runs: Path, tmp_path: Path) -> None:
+    path = waiting_runs(tmp_path / "waiting.csv", ",,,")
+    result = invoke("calibrate", str(path), "--json")
+    kept = tmp_path / "kept.csv"
+    kept.write_text(
+        "".join(line for line in runs.read_text().splitlines(keepends=True) if ",8,0.0" not in line), encoding="utf-8"
+    )
+    without = invoke("calibrate", str(kept), "--json").document
+    assert result.document["rows"] == without["rows"] == 6
+    for one, other in zip(result.document["constants"], without["constants"], strict=True):
+        assert one["value"] == pytest.approx(other["value"], rel=1e-9)
+    assert f"left out, as only waiting explains them: 3 of the runs ({WAITS})" in result.err
+    told = invoke("validate", str(path), "--json").document["findings"]
+    assert [each["code"] for each in told].count("waiting") == 3
+
+
+def test_what_waits_little_is_taken_out_and_no_finding(tmp_path: Path) -> None:
+    path = tmp_path / "little.csv"
+    path.write_text(WAITING + "llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,1,8,0.0119,160,30,20,\n", encoding="utf-8")
+    result = invoke("calibrate", str(path), "--json")
+    assert "waiting of 1.6 ms a step" in result.err
+    assert result.document["findings"] == []
+    path.write_text(WAITING + "llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,1,8,0.0119,160,-3,20,\n", encoding="utf-8")
+    assert "call_us '-3' is no time above 0" in refused("calibrate", str(path))
 
 
 def test_two_counts_that_make_no_sense_claim_no_constant(tmp_path: Path) -> None:
     path = tmp_path / "two.csv"
-    rows = [f"llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,1,{tp},{time}\n" for tp, time in ((4, 0.0001), (8, 0.9))]
+    rows = [f"llama-3.1-70b,h100-sxm,vllm,fp8,1024,1024,1,{tp},{time}\n" for tp, time in ((4, 0.0001), (8, 0.02))]
     path.write_text(HEADER + "".join(rows), encoding="utf-8")
     document = invoke("calibrate", str(path), "--json").document
     assert document["constant_s"] is document["implied_bandwidth_bytes_per_s"] is None
-    page = " ".join(invoke("calibrate", str(path)).out.split())
+    page = " ".join(invoke("calibrate", str(path), "--detail").out.split())
     assert "the data cannot tell" in page
     assert "nan" not in page
     # Nothing that explains one of the two explains the other: the refit is not offered.
@@ -151,7 +210,9 @@ def test_one_run_has_nothing_held_out_and_no_interval(tmp_path: Path) -> None:
     assert not any(each["identified"] for each in document["constants"])
     assert {(each["low"], each["high"]) for each in document["constants"]} == {(None, None)}
     page = " ".join(invoke("calibrate", str(path), "-o", str(stack)).out.split())
-    assert "one run gives no interval" in page
+    assert "One run moves per-layer overhead by +" in page
+    assert "but cannot tell it from the others" in page
+    assert "one run gives no range" in page
     assert "one run cannot be held out, so" in page
     assert read_stack(str(stack)).half_widths is None
 
@@ -347,7 +408,7 @@ def test_the_next_command_of_a_benchmarks_output_is_one_that_works(tmp_path: Pat
     run, stack = tmp_path / "run.json", tmp_path / "my.toml"
     run.write_text(FORMATS["vllm.json"], encoding="utf-8")
     result = invoke("calibrate", str(run), *FLAGS, "--tp", "8", "-o", str(stack), columns=400)
-    words = result.out.splitlines()[-1].split()
+    words = result.out.splitlines()[-1].split()[1:]
     assert words[:2] == ["nhalf", "validate"]
     assert "--stack" in words
     again = invoke(*words[1:], columns=400)

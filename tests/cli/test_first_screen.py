@@ -25,6 +25,7 @@ COMMANDS = {
     "decode": ("decode", "llama-3.1-70b", "--on", "h100-sxm"),
     "collective_systems": ("collective", "all-reduce", "--on", "h100-sxm,h200-sxm", "--ranks", "8"),
     "plan_systems": ("plan", *LLAMA[:2], "h100-sxm,h200-sxm", "--price", "$2,$3", "--goal", "cost"),
+    "doctor": ("doctor", str(LOGS / "nccl_tests" / "2025-06_all_reduce.txt"), "--on", "h100-sxm"),
     "trace": ("trace", str(GOLDEN / "trace" / "tp2_slow1"), "--links", "5us,400GB/s"),
 }
 OTHERS = {
@@ -34,6 +35,20 @@ OTHERS = {
     "topo": ("topo", str(LOGS / "topo" / "h100-8.txt")),
     "validate": ("validate", "--builtin"),
     "fit": ("fit", str(LOGS / "nccl_tests" / "2025-06_all_reduce.txt")),
+    "fit_several": ("fit", *(str(LOGS / "nccl_tests" / f"{name}.txt") for name in ("2026-03_all_reduce", "two_runs"))),
+    "fit_compare": (
+        "fit",
+        *(str(LOGS / "nccl_tests" / f"{name}.txt") for name in ("2026-03_all_reduce", "2025-06_all_reduce")),
+        "--compare",
+        "--model",
+        "llama-3.1-70b",
+    ),
+    "fit_few": ("fit", str(LOGS / "nccl_tests" / "large_only.txt"), "--model", "llama-3.1-70b"),
+    "calibrate": ("calibrate", "runs.csv"),
+    "calibrate_doubts": ("calibrate", "waits.csv"),
+    "lint": ("lint", "curve.csv"),
+    "predict": ("predict", "runs.csv", "-o", "predicted.csv"),
+    "validate_runs": ("validate", "runs.csv"),
     "catalog": ("catalog",),
     "explain": ("explain",),
 }
@@ -63,6 +78,26 @@ def test_batches_side_by_side_take_some_lines_more() -> None:
     assert len(lines) <= MORE_LINES
 
 
+RUNS = "model,system,engine,weight_dtype,isl,osl,concurrency,tp,tpot_s,calls,call_us,pure_us\n" + "".join(
+    f"llama-3.1-70b,h100-sxm,vllm,fp8,{isl},1024,{batch},{tp},{0.004 + 0.05 / tp + 2e-4 * batch},{{waits}}\n"
+    for isl in (1024, 8192) for batch in (1, 16, 64) for tp in (2, 4, 8)
+)  # fmt: skip
+CURVE = "devices,batch,tpot_ms,model,system,engine,mode,calls,call_us,pure_us\n" + "".join(
+    f"{devices},{batch},{32 / devices + 4},llama-3.1-70b,h100-sxm,{engine},{mode},160,600,30\n"
+    for devices, batch, engine, mode in ((1, 1, "vllm", "graph"), (2, 2, "vllm", "eager"), (4, 4, "sglang", "graph"),
+                                         (8, 8, "vllm", "graph"), (16, 1, "trtllm", "graph"))
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs.csv").write_text(RUNS.replace("{waits}", ",,"), encoding="utf-8")
+    Path("waits.csv").write_text(RUNS.replace("{waits}", "160,30,2"), encoding="utf-8")
+    Path("curve.csv").write_text(CURVE, encoding="utf-8")
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_page_without_details_is_one_screen(name: str) -> None:
     result = invoke(*OTHERS[name], columns=80)

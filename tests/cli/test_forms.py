@@ -25,6 +25,7 @@ JOBS: dict[str, tuple[tuple[str, ...], str]] = {
     "buy": (("llama-3.1-8b", "--on", "h100-sxm", "--option", "hbm=x1.4 @ $1k", "--batch", "1"), "options"),
     "whatif": (("llama-3.1-8b", "--on", "h100-sxm", "--option", "hbm=x1.4", "--batch", "1"), "options"),
     "fit": ((LOG,), "fits"),
+    "doctor": ((LOG, "--on", "h100-sxm"), "causes"),
     "simulate": (
         ("all-reduce", "--ranks", "4", "--size", "16KiB", "--latency", "5us", "--bandwidth", "50GB/s"),
         "runs",

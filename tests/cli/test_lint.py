@@ -53,6 +53,20 @@ def test_a_plain_curve_is_told_how_far_it_reaches() -> None:
     assert "latency regime" in " ".join(result.out.split())
 
 
+def test_an_all_reduce_that_waits_is_said_to_and_no_link_is_blamed(tmp_path: Path) -> None:
+    path = tmp_path / "waits.csv"
+    head = HEAD.replace("weights\n", "weights,calls,call_us,pure_us\n")
+    times = ((1, 32, ",,"), (2, 18, "160,30,25"), (4, 11, "160,20,"), (8, 104, "160,600,"), (16, 90, "160,500,30"))
+    path.write_text(head + "".join(f"{k},1,{t},{KIND},graph,fp8,{told}\n" for k, t, told in times), encoding="utf-8")
+    found = [each for each in invoke("lint", str(path), "--json").document["findings"] if each["code"] == "waiting"]
+    assert [each["row"] for each in found] == [5, 6]
+    for each in found:
+        assert (
+            "over 90 % of this is waiting for another rank (skew, host, scheduling), no link change helps"
+            in each["text"]
+        )
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_curve_without_a_batch_is_refused_with_4() -> None:
     result = invoke("lint", "bare.csv")
@@ -83,7 +97,8 @@ def test_a_page_names_a_fault_of_thousands_of_rows_a_few_times(tmp_path: Path) -
     path = tmp_path / "long.csv"
     rows = (f"{2 ** (n % 2)},{1 + n // 2},{20 - 12 * (n % 2)},{KIND},graph,fp8\n" for n in range(200))
     path.write_text(HEAD + "".join(rows), encoding="utf-8")
-    result = invoke("lint", str(path), columns=400)
+    assert "99 more of superlinear" in invoke("lint", str(path)).out
+    result = invoke("lint", str(path), "--detail", columns=400)
     assert result.out.count(": superlinear: ") == 20
     assert "80 of superlinear" in result.out
     assert len(result.out.splitlines()[-1]) < 200

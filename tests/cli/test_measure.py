@@ -140,8 +140,10 @@ def test_the_page_begins_with_the_verdict_and_ends_with_a_command() -> None:
     code, out, err = run(*QUICK, "--channels", "tcp")
     assert (code, err) == (0, "")
     lines = out.splitlines()
+    assert len(lines) <= 24
     assert lines[0].startswith("point-to-point on 2 ranks, 1 node, tcp (isolated calls):")
-    assert lines[-1].strip() == "nhalf measure --sizes 8B:64KiB:x4 --channels tcp -o run.json"
+    assert lines[-1] == "Next: nhalf measure --sizes 8B:64KiB:x4 --channels tcp -o run.json"
+    _, out, _ = run(*QUICK, "--channels", "tcp", "--detail")
     assert "ping-pong: half of the time there and back" in out
     assert "placement spread: ranks started here keep a core each" in out
 
@@ -399,14 +401,56 @@ def test_a_rank_of_mpi_that_dies_is_named_and_nobody_is_left(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed: it is the user's own")
-def test_gloo_measures_collectives_that_are_right() -> None:
+@pytest.mark.parametrize("what", [("--sizes", "8B:4KiB:x8"), ("--model", "llama-3.1-8b")], ids=["links", "loop"])
+def test_gloo_measures_collectives_that_are_right(what: tuple[str, str]) -> None:
     port = str(free_port())
     given = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "LOCAL_WORLD_SIZE": "2"}
-    flags = ("--backend", "gloo", "--sizes", "8B:4KiB:x8", "--budget", "3s", "--json")
+    flags = ("--backend", "gloo", *what, "--budget", "3s", "--json")
     second = start(*flags, given={**given, "RANK": "1", "LOCAL_RANK": "1"})
     code, out, err = run(*flags, given={**given, "RANK": "0", "LOCAL_RANK": "0"})
     assert code == 0, err
     document = json.loads(out)
     assert all(point["right"] for curve in document["measured"] for point in curve["points"])
-    assert {found["mode"] for found in document["fits"]} == {"eager"}
+    assert {found["mode"] for found in document["fits"]} <= {"eager"}
+    assert ("loop" in document) is ("--model" in what)
     assert ended(second)[0] == 0
+
+
+def test_a_loop_is_floor_bytes_and_waiting_and_its_file_is_fitted(tmp_path: Path) -> None:
+    file = tmp_path / "loop.json"
+    flags = ("--model", "llama-3.1-8b", "--tp", "2", "--batch", "1,4", "--budget", "3s", "-o", str(file), "--json")
+    code, out, err = run(*flags)
+    assert code == 0, err
+    document = json.loads(out)
+    loop = document["loop"]
+    assert loop["time_s_per_token"] == pytest.approx(loop["fixed_s"] + loop["transfer_s"] + loop["wait_s"])
+    assert [row["batch"] for row in loop["rows"]] == [1, 4]
+    counts = {kind["name"]: kind["count_per_token"] for kind in loop["collectives"]}
+    assert counts == {"all-reduce": 64, "logits all-gather": 1}
+    assert loop["predicted_s"] == loop["alone_s"] > 0
+    saved = json.loads(file.read_text(encoding="utf-8"))
+    curves = [curve for curve in saved["curves"] if curve["label"] == "in a loop"]
+    assert {curve["op"] for curve in curves} == {"all-reduce", "all-gather"}
+    assert len(curves[0]["points"]) >= 2
+    tables = [table for table in tables_of(saved, str(file)) if "in a loop" in table.label]
+    assert all(table.rows for table in tables)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--tp", "2"), "it is of a model's messages"),
+        (("--model", "llama-3.1-8b", "--ops", "all-reduce"), "the model says what is sent"),
+        (("--model", "llama-3.1-8b", "--tp", "1"), "one rank has nobody to send to"),
+        (("--model", "llama-3.1-8b", "--tp", "2", "-n", "4"), "the layout has 2 ranks, and there are 4"),
+        (("--model", "llama-3.1-8b", "--overlap"), "sockets send while"),
+        (("--model", "llama-3.1-8b", "--channels", "shm"), "'shm' is no channel"),
+        (("--model", "llama-3.1-8b", "--backend", "gloo"), "gloo needs ranks that torchrun started"),
+        (("--model", "lama-3.1-8b"), "Did you mean 'llama-3.1-8b'"),
+    ],
+)  # fmt: skip
+def test_what_a_loop_cannot_be_is_said_in_a_line(flags: tuple[str, ...], told: str) -> None:
+    code, _, err = run(*flags)
+    assert code == 2
+    assert told in err
+    assert len(err.strip().splitlines()) == 1

@@ -60,6 +60,7 @@ QUESTIONS = {
     "whatif": ("whatif", *LLAMA, "--option", "nvlink.latency=x0.5", "--batch", "1"),
     "sweep": ("sweep", *LLAMA[:3], "--axis", "tp=4,8", "-o", "my sweep.csv"),
     "lint": ("lint", "curve.csv"),
+    "doctor": ("doctor", str(LOGS / "nccl_tests" / "2025-06_all_reduce.txt"), "--on", "h100-sxm"),
     "fit": ("fit", "line.csv", "--nodes", "1", "--mode", "graph"),
     "fit with links": ("fit", "line.csv", "--nodes", "2", "--mode", "graph", "-o", "links.toml"),
     "predict": ("predict", "runs.csv", "-o", "out.csv"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 from tests.cli.command import invoke, refused
@@ -61,9 +63,25 @@ def test_with_a_file_the_page_says_what_was_done(runs: Path, tmp_path: Path) -> 
     result = invoke("predict", str(runs), "-o", str(target))
     assert result.code == 0
     page = result.out.splitlines()
-    assert page[0] == "2 of 3 rows predicted, 1 refused with a reason"
-    assert page[-1].startswith("  nhalf validate ")
+    assert page[0] == "2 of 3 rows predicted, 1 refused with a reason."
+    assert page[-1].startswith("Next: nhalf validate ")
+    assert "Refused, 1 row: " in result.out
+    assert "least sure" in result.out
+    assert invoke("predict", str(runs), "-o", str(target), "--detail").out.startswith(
+        "2 of 3 rows predicted, 1 refused"
+    )
     assert len(rows(target.read_text(encoding="utf-8"))) == 3
+
+
+def test_a_terminal_gets_a_summary_and_a_pipe_the_table(runs: Path) -> None:
+    terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
+    with mock.patch("nhalf.cli.predict.sys", terminal):
+        result = invoke("predict", str(runs), columns=80)
+    lines = result.out.splitlines()
+    assert lines[0] == "2 of 3 rows predicted, 1 refused with a reason."
+    assert len(lines) <= 24
+    assert max(map(len, lines)) < 80
+    assert invoke("predict", str(runs)).out.startswith("id,model,system")
 
 
 def test_predicting_twice_writes_the_columns_anew(runs: Path, tmp_path: Path) -> None:
@@ -150,7 +168,8 @@ def test_every_odd_row_is_answered_or_refused_in_a_sentence(tmp_path: Path) -> N
 def test_the_page_names_what_was_assumed(tmp_path: Path) -> None:
     path = tmp_path / "odd.csv"
     path.write_text(ODD, encoding="utf-8")
-    told = invoke("predict", str(path), "-o", str(tmp_path / "out.csv"))
+    told = invoke("predict", str(path), "-o", str(tmp_path / "out.csv"), "--detail")
+    assert "Assumed: " in invoke("predict", str(path), "-o", str(tmp_path / "out.csv")).out
     assert "Assumed where the table does not say" in told.out
     assert "kv_dtype" in told.out
     assumed = invoke("predict", str(path), "--json").document["assumed"]

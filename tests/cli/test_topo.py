@@ -128,7 +128,7 @@ def test_nothing_is_saved_without_a_system_that_it_is_like(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "arguments", "words"),
     [
-        ("", (), ("stdin: it is empty", "nvidia-smi topo -m | nhalf topo -")),
+        ("", (), ("standard input: it is empty", "nvidia-smi topo -m | nhalf topo -")),
         ("no devices were found\n", (), ("there is no row of GPUs",)),
         ("\tGPU0\tGPU1\nGPU0\t X \tPIZ\nGPU1\tPIX\t X\n", (), ("line 2, row GPU0, column GPU1", "'PIZ'", "NV#")),
         ("\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X\n", ("--on", "h100"), ("--on", "no system 'h100'")),
@@ -146,7 +146,7 @@ def test_bad_input_is_one_line(
 
 
 def test_a_file_that_is_not_there_is_refused() -> None:
-    assert "cannot be read" in refused("topo", "nowhere.txt")
+    assert "there is no such file" in refused("topo", "nowhere.txt")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-8-sig"])

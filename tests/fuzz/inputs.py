@@ -205,6 +205,7 @@ BASES: dict[str, tuple[tuple[str, ...], ...]] = {
     "sweep": (("llama-3.1-8b", "--on", "h100-sxm", "--axis", "tp=1,2"),),
     "lint": (("curve.csv",),),
     "fit": ((str(TESTS / "logs" / "csv" / "plain.csv"),),),
+    "doctor": ((str(TESTS / "logs" / "csv" / "plain.csv"), "--on", "h100-sxm"),),
     "predict": (("cases.csv",),),
     "validate": (("cases.csv",),),
     "calibrate": (("cases.csv",),),

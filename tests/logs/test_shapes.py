@@ -376,12 +376,13 @@ def test_inspector_pairs_and_a_cut_record(tables: Tables) -> None:
 
 def test_nccl_predictions_of_named_operations(tables: Tables) -> None:
     line = "node-a:4100:4100 [0] NCCL INFO {}: {} Bytes -> Algo {} proto {} time {}\n"
-    gather, reduce = tables(
+    gather, reduce, by_switch = tables(
         "node-a:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 8 cudaDev 0\n"
         + line.format("AllGather", 1024, "RING", "LL", "9.100000")
         + line.format("AllReduce", 1024, "TREE", "LL", "12.100000")
         + line.format("AllReduce", 2048, "NVLS", "SIMPLE", "13.100000")
     )
     assert (gather.name, gather.ranks, us(gather)) == ("all-gather", 8, [(1024, 9.1)])
-    assert us(reduce) == [(1024, 12.1), (2048, 13.1)]
+    assert [us(each) for each in (reduce, by_switch)] == [[(1024, 12.1)], [(2048, 13.1)]]
+    assert [each.label for each in (reduce, by_switch)] == ["TREE LL", "NVLS SIMPLE"]
     assert "NVLS SIMPLE from 2 KiB" in next(note.text for note in reduce.notes if note.code == "library-choice")

@@ -10,14 +10,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from nhalf.evidence.probe import ahead
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.testbed.bed import Bed
+    from nhalf.evidence.probe.bed import Bed
 
 _SOURCE: Final = Path(__file__).resolve().parents[2] / "src"
 _NHALF: Final = (sys.executable, "-m", "nhalf", "measure")
-_AHEAD: Final = (sys.executable, str(Path(__file__).with_name("ahead.py")))
+_AHEAD: Final = (sys.executable, ahead.__file__)
 _FIRST, _OFTEN = (*_AHEAD, "first"), (*_AHEAD, "often")
 _LAUNCHERS: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "PMI_", "OMPI_", "SLURM_")
 _LIMIT_S: Final = 30.0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from tests.testbed.bed import Bed
+    from nhalf.evidence.probe.bed import Bed
 
 
 FORCED: Final = {

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from tests.testbed import hosts, laws
-from tests.testbed.bed import Bed, Port, missing
+
+from nhalf.evidence.probe.bed import Bed, Port, missing
+from nhalf.lab.claims import Lab
+from nhalf.lab.hosts import Hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,3 +192,38 @@ def test_laws_with_the_fitted_link_predict_all_reduce(tmp_path: Path) -> None:
             if len(fine) == 4:
                 return
     off_limits(f"off the laws: {seen}")
+
+
+def test_the_loop_of_a_model_takes_what_its_collectives_take_and_turns_where_they_turn() -> None:
+    imposed = Port(delay_s=1e-3, bytes_per_s=25e6)
+    message = 4096 * 2  # llama-3.1-8b: one sequence, 2 bytes an element
+    with Bed(2) as bed:
+        bed.impose(imposed)
+        seen = []
+        for _ in range(TRIES):
+            loop = hosts.by_launcher(bed, 1, "--model", "llama-3.1-8b", "--budget", "10s")["loop"]
+            (reduce,) = (kind for kind in loop["collectives"] if kind["op"] == "all-reduce")
+            turn = reduce["floor_s"] * imposed.bytes_per_s / message
+            seen.append((loop["time_s_per_token"] / loop["alone_s"], (loop["batch_at_double_floor"] or 0.0) / turn))
+            assert reduce["count_per_token"] == 64
+            assert reduce["floor_s"] > imposed.delay_s
+            if abs(seen[-1][0] - 1.0) <= 0.1 and abs(seen[-1][1] - 1.0) <= 0.2:
+                return
+    off_limits(f"token over 64 x one all-reduce, and batch over alpha x beta, in each of {TRIES} tries: {seen}")
+
+
+def test_a_slow_host_is_named_by_the_loop() -> None:
+    usual, slow = Port(delay_s=500e-6, bytes_per_s=50e6), Port(delay_s=2e-3, bytes_per_s=10e6)
+    with Bed(4) as bed:
+        bed.impose([usual, usual, slow, usual])
+        answer = hosts.by_launcher(bed, 1, "--model", "llama-3.1-8b", "--budget", "6s")
+    assert (answer["loop"]["slow_rank"]["rank"], answer["loop"]["slow_rank"]["host"]) == (2, "bed-2")
+    assert "Rank 2 (bed-2) is slow" in answer["verdict"]
+
+
+def test_the_claims_of_the_lab_hold_on_real_ranks() -> None:
+    with Hosts(lambda: False) as bench:
+        tried = Lab(bench, 3)
+        claims = list(tried.claims())
+    assert [claim.name for claim in claims if not claim.holds] == []
+    assert tried.tokens_equal

@@ -181,7 +181,7 @@ def test_measured_times_must_be_positive_numbers() -> None:
     with pytest.raises(InputError, match=r"rows.csv:2: tpot_s '8ms' is not a number"):
         measured_s(table(f"{DENSE},8ms", header=header))
     for impossible in ("0", "-0.01", "inf", "nan"):
-        with pytest.raises(InputError, match="no time above 0"):
+        with pytest.raises(InputError, match=r"no time of a token|not a number"):
             measured_s(table(f"{DENSE},{impossible}", header=header))
 
 

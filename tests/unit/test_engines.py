@@ -185,7 +185,7 @@ def test_the_cache_of_a_quantised_model_is_what_its_engine_defaults_to(name: str
 def test_a_plan_launches_what_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "llama-3.3-70b", "--on", "h100-sxm", "--tp", "8", "--weights", "fp8"]) == 0
     page = capsys.readouterr().out
-    assert "meta-llama/Llama-3.3-70B-Instruct" in page
+    assert "nvidia/Llama-3.3-70B-Instruct-FP8" in page
     assert "Llama-3.1" not in page.partition("vllm serve")[2].partition("\n\n")[0]
 
 

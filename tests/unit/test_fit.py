@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from nhalf import units
 from nhalf.catalog import store
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError
 from nhalf.evidence.advice import advise
 from nhalf.evidence.commands import command
 from nhalf.evidence.fit import Fit, fit
+from nhalf.evidence.identify import is_open
 from nhalf.evidence.intervals import Estimate
-from nhalf.evidence.parameters import too_vague
 from nhalf.evidence.segments import Segment
 from nhalf.evidence.series import spikes
 from nhalf.evidence.table import Figure, Note, Point, Table
@@ -134,7 +136,7 @@ def test_a_gap_in_which_the_floor_is_doubled_is_a_range_and_no_size() -> None:
     assert curve.double_floor_between_bytes == (256.0, 2.0**24)
     assert "gap" in codes(curve)
     assert "up to 256 B" in of_curve(curve)
-    assert "from 16 MiB on bytes count; no size between was run" in of_curve(curve)
+    assert "bytes from 16 MiB on; no size between was run" in of_curve(curve)
     advice = advise(curve)
     assert advice is not None
     assert advice.sizes_bytes == tuple(2.0**n for n in (10, 12, 14, 16, 18, 20, 22))
@@ -237,8 +239,8 @@ def test_repeated_points_are_one_point_each_and_their_median_counts() -> None:
 
 def test_the_verdict_names_floor_half_size_and_advice() -> None:
     verdict = of_curve(one(table(DOUBLINGS, two_regimes(DOUBLINGS), mode=None)))
-    assert verdict.startswith("all-reduce on 8 ranks, 1 node (back to back): 15.6 us floor, n_1/2 3.9 MiB; below 1.")
-    assert verdict.endswith("MiB a wider link buys little, a quarter at most for twice the width.")
+    assert verdict.startswith("all-reduce on 8 ranks, 1 node (back to back): 15.6 us floor, bandwidth 262 GB/s (")
+    assert verdict.endswith(" GB/s), n_1/2 3.9 MiB; latency counts more than bytes up to 1.04 MiB.")
 
 
 def test_the_document_has_the_keys_of_the_contract() -> None:
@@ -265,16 +267,15 @@ def refusals(sizes: Array, times: Array, **changes: Any) -> tuple[str, str]:  # 
 def test_large_sizes_alone_hold_no_latency() -> None:
     sizes = doublings(29, 34)
     latency, bandwidth = refusals(sizes, line(20e-6, 500e9)(sizes))
-    assert latency.startswith(
-        "only 1 size lies within 1.5 times the floor (1.09 ms), and 3 are needed: the sweep starts at"
-    )
+    assert latency.startswith("anywhere from ")
+    assert latency.endswith(" to 1.09 ms, as the sweep starts at 512 MiB, where bytes already cost")
     assert bandwidth == ""
 
 
 def test_a_fine_sweep_of_large_sizes_holds_no_latency_either() -> None:
     sizes = np.linspace(2**29, 2**30, 12)
     latency, _ = refusals(sizes, line(20e-6, 500e9)(sizes))
-    assert "bytes already cost more than half of the time" in latency
+    assert "where bytes already cost" in latency
 
 
 def test_small_sizes_alone_hold_no_bandwidth() -> None:
@@ -299,17 +300,45 @@ def test_one_size_identifies_nothing() -> None:
     assert "one time 155 us" in of_curve(curve)
 
 
-@pytest.mark.parametrize("sizes", [[8.0, 2.0**30], [8.0, 2.0**15, 2.0**30]])
-def test_two_or_three_sizes_give_an_estimate_without_an_interval(sizes: list[float]) -> None:
+@pytest.mark.parametrize("sizes", [[8.0, 2.0**30], [8.0, 2.0**15, 2.0**30], [2.0**10, 2.0**20, 2.0**24, 2.0**28]])
+def test_a_line_through_few_points_is_a_line(sizes: list[float]) -> None:
     found = np.array(sizes)
-    curve = one(table(found, line(20e-6, 400e9)(found)))
-    assert curve.latency is not None
-    assert curve.bandwidth is not None
-    assert curve.latency.value == pytest.approx(20e-6, rel=0.05)
-    assert curve.bandwidth.value == pytest.approx(400e9, rel=0.05)
-    assert (curve.latency.low, curve.latency.high, curve.bandwidth.low) == (None, None, None)
-    assert "an estimate without an interval" in curve.latency_refusal
-    assert curve.to_dict()["identifiable"] == {"latency": False, "bandwidth": False}
+    curve = one(table(found, noisy(line(20e-6, 400e9)(found), 1, 0.002)))
+    for each, truth in ((curve.latency, 20e-6), (curve.bandwidth, 400e9)):
+        assert each is not None
+        assert each.low is not None
+        assert each.high is not None
+        assert each.low <= truth <= each.high <= 1.5 * each.low
+    assert curve.to_dict()["identifiable"] == {"latency": True, "bandwidth": True}
+    assert curve.half_size_bytes == pytest.approx(8e6, rel=0.1)
+
+
+def test_an_interval_wider_than_a_decade_is_a_bound_and_no_value() -> None:
+    sizes = doublings(29, 34)
+    curve = one(table(sizes, line(20e-6, 500e9)(sizes)))
+    found = curve.to_dict()
+    assert found["identifiable"] == {"latency": False, "bandwidth": True}
+    assert found["latency_s"] is None
+    assert found["latency_high_s"] == pytest.approx(2**29 / 500e9, rel=0.05)
+    assert found["half_size_bytes"] is None
+    small = one(table(doublings(3, 8), line(20e-6, 500e9)(doublings(3, 8)))).to_dict()
+    assert small["bandwidth_bytes_per_s"] is None
+
+
+def test_few_points_hold_the_truth_at_the_level_that_is_said() -> None:
+    random = np.random.default_rng(11)
+    held, wide = {"latency": 0, "bandwidth": 0}, {"latency": 0, "bandwidth": 0}
+    for _ in range(200):
+        latency, bandwidth = 10 ** random.uniform(-5.5, -4), 10 ** random.uniform(10, 11.7)
+        sizes = np.exp2(np.sort(random.choice(np.arange(10, 31), int(random.integers(3, 6)), replace=False)))
+        times = line(latency, bandwidth)(sizes) * np.exp(0.01 * random.standard_normal(len(sizes)))
+        curve = one(table(sizes, times))
+        for name, truth in (("latency", latency), ("bandwidth", bandwidth)):
+            found = getattr(curve, name) or curve.limits.get(name)
+            wide[name] += getattr(curve, name) is None
+            held[name] += found is None or ((found.low or 0.0) <= truth <= (found.high or math.inf))
+    assert min(held.values()) >= 181, held  # of 200: 95 % less three standard deviations
+    assert max(wide.values()) <= 100, wide
 
 
 def test_a_stream_holds_no_latency() -> None:
@@ -357,7 +386,9 @@ def test_a_lone_spike_is_left_out_and_named(at: int) -> None:
     assert curve.latency is not None
     assert np.flatnonzero(curve.series.spikes).tolist() == [at]
     assert curve.latency.value == pytest.approx(clean.latency.value, rel=0.01)
-    assert "spike" in codes(curve)
+    (text,) = [note.text for note in curve.notes if note.code == "spike"]
+    size = units.format_size(float(DOUBLINGS[at]))
+    assert re.match(rf"{size} is (9|10|11|9\.\d) times over its neighbours: left out of the fit, so repeat it", text)
 
 
 def test_two_high_points_in_a_row_are_real() -> None:
@@ -524,12 +555,10 @@ def test_a_chart_has_a_mark_for_every_point() -> None:
 # --- what a page says of odd values ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("ends", "says"), [((0.2, 1.8), "of 80 % either way"), ((0.0, 4.6e8), "unbounded")])
-def test_an_interval_that_reaches_nothing_is_unbounded(ends: tuple[float, float], says: str) -> None:
-    low, high = ends
-    vague = Estimate(value=1.0, low=low, high=high, because="residuals", noise_low=low, noise_high=high)
-    assert says in too_vague(vague, "the bandwidth")
-    assert too_vague(dataclasses.replace(vague, noise_low=0.9, noise_high=1.1), "the bandwidth") == ""
+@pytest.mark.parametrize(("low", "high"), [(0.0, 2.0), (None, 2.0), (1.0, None), (0.2, 2.1)])
+def test_an_interval_that_is_open_or_wider_than_a_decade_is_open(low: float | None, high: float | None) -> None:
+    assert is_open(Estimate(value=1.0, low=low, high=high))
+    assert not is_open(Estimate(value=1.0, low=0.5, high=4.9))
 
 
 def test_a_segment_without_a_latency_shows_a_dash() -> None:

@@ -71,9 +71,9 @@ def test_the_verdict_comes_first_and_the_next_command_last(log: str) -> None:
     result = run(log)
     assert result.exception is None
     lines = result.output.splitlines()
-    assert lines[0].startswith("all-reduce on 8 ranks: 15.")
-    assert lines[-2].strip().startswith("nhalf fit") or lines[-1].strip()
-    assert "95 %" in result.output
+    assert re.match(r"Latency \(alpha\) 15\.\d us \(15\.\d to 15\.\d us\), bandwidth \(beta\) 25\d GB/s", lines[0])
+    assert any(line.startswith("Next: nhalf fit") for line in lines)
+    assert run(log, "--detail").output.startswith("all-reduce on 8 ranks: 15.")
 
 
 def test_the_document_is_json_without_surprises(log: str) -> None:
@@ -101,9 +101,11 @@ def test_evidence_too_weak_is_said_and_leaves_with_4(tmp_path: Path) -> None:
 
 def test_a_model_says_from_which_batch_bytes_count(log: str) -> None:
     text = " ".join(run(log, "--model", "llama-3.1-70b", "--batch", "1").output.split())
-    found = re.search(r"more than half of the time from batch (\d+) on \(([\d.]+) MiB\)", text)
+    found = re.search(r"Latency counts more than bytes up to ([\d.]+) MiB: batch (\d+) of llama-3.1-70b", text)
     assert found is not None
-    assert int(found[1]) == pytest.approx(float(found[2]) * 2**20 / 16384, rel=0.02)
+    assert int(found[2]) == pytest.approx(float(found[1]) * 2**20 / 16384, rel=0.02)
+    text = " ".join(run(log, "--model", "llama-3.1-70b", "--batch", "1", "--detail").output.split())
+    assert f"more than half of the time from batch {found[2]} on" in text
 
 
 def test_a_model_marks_its_messages(log: str) -> None:
@@ -164,7 +166,7 @@ def test_a_file_that_cannot_be_read_is_named_beside_the_answer_of_the_others(log
     assert both.exception.what.startswith("2 files cannot be read: ")
     for path, why in ((prose, "this is not a benchmark log"), (missing, "there is no such file")):
         assert f"{path}: {why}" in both.exception.what
-        assert f" {path}: {why}" in " ".join(both.stdout.split())
+        assert f"{path}: {why}" in " ".join(both.stdout.split())
 
 
 def test_a_tripped_gate_counts_more_than_a_file_that_cannot_be_read(log: str, tmp_path: Path) -> None:
@@ -188,7 +190,7 @@ def test_a_mark_in_a_gap_has_no_regime(tmp_path: Path) -> None:
     log = write_csv(tmp_path / "gap.csv", gapped)
     document = json.loads(run(log, "--model", "llama-3.1-70b", "--batch", "1,2048", "--json").output)
     assert [mark["on_floor"] for mark in document["marks"]] == [None, False]
-    result = run(log)
+    result = run(log, "--detail")
     assert "between 256 B and 16 MiB, where no size was run" in " ".join(result.output.split())
     assert isinstance(run(log, "--fail-if", "double-floor-size>1MB").exception, WeakEvidenceError)
 
@@ -243,7 +245,7 @@ def test_a_tripped_gate_leaves_with_3_after_the_answer(log: str) -> None:
     result = run(log, "--fail-if", "latency>10us", "--fail-if", "bandwidth<1GB/s")
     assert "latency>10us" in failed(result, NoAnswerError)
     assert "bandwidth<1GB/s:" not in str(result.exception)
-    assert result.output.startswith("all-reduce on 8 ranks")
+    assert "Tripped: latency>10us: all-reduce on 8 ranks: latency 15." in " ".join(result.output.split())
 
 
 # ------------------------------------------------------------------------------------------------- comparisons
@@ -278,8 +280,26 @@ def test_curves_without_a_partner_and_unlike_curves_are_said() -> None:
 def test_the_command_says_what_moved(log: str, tmp_path: Path) -> None:
     other = write_csv(tmp_path / "other.csv", columns(bandwidth_gb=180))
     result = run(log, "--compare", other)
-    assert "it moved, outside the noise" in " ".join(result.output.split())
-    assert "inside the noise" in " ".join(result.output.split())
+    text = " ".join(result.output.split())
+    assert re.search(r"latency unchanged \([\d.]+ to 1\.\d+x\), bandwidth 1\.4x \(1\.3 to 1\.5\)", text)
+    whole = " ".join(run(log, "--compare", other, "--detail").output.split())
+    assert "it moved, outside the noise" in whole
+    assert "inside the noise" in whole
+    document = json.loads(run(log, "--compare", other, "--json").output)["compare"]
+    assert document["bandwidth_ratio_low"] < 250 / 180 < document["bandwidth_ratio_high"]
+    assert document["latency_ratio_low"] < 1.0 < document["latency_ratio_high"]
+
+
+def test_two_logs_that_are_named_are_compared_with_the_first(log: str, tmp_path: Path) -> None:
+    before = write_csv(tmp_path / "before.csv", columns(latency_us=5.0, bandwidth_gb=80))
+    document = json.loads(run(before, log, "--compare", "--model", "llama-3.1-70b", "--json").output)
+    assert document["compare"]["latency_ratio"] == pytest.approx(3.12, rel=0.02)
+    (crossing,) = document["crossings"]
+    truth = 10.6e-6 / (1 / 80e9 - 1 / 250e9)
+    assert (crossing["a"], crossing["b"]) == ("before.csv", "times.csv")
+    assert crossing["low_bytes"] < truth < crossing["high_bytes"]
+    assert crossing["batch"] == pytest.approx(crossing["size_bytes"] / 16384, abs=1)
+    assert "there is one log" in failed(run(log, "--compare"), InputError)
 
 
 # ------------------------------------------------------------------------------------------------- links
@@ -332,7 +352,7 @@ def test_microseconds_read_as_seconds_are_an_error_of_units(tmp_path: Path) -> N
     wrong = given | {"seconds": given["seconds"] * 1e6}
     result = run(write_csv(tmp_path / "wrong.csv", wrong))
     assert "an error of units" in " ".join(result.output.split())
-    assert "buys little" not in result.output
+    assert "counts more than" not in result.output
 
 
 def test_the_next_command_uses_the_links_that_were_written(log: str, tmp_path: Path) -> None:
@@ -346,7 +366,7 @@ def test_the_next_command_uses_the_links_that_were_written(log: str, tmp_path: P
 
 def test_after_a_log_of_sockets_nobody_is_sent_to_nccl_tests() -> None:
     log = Path(__file__).parents[1] / "logs" / "iperf3" / "iperf3.json"
-    told = " ".join(run(str(log)).stdout.split())
+    told = " ".join(run(str(log), "--detail").stdout.split())
     assert told.endswith("such as: nhalf measure --connect OTHER_HOST # after nhalf measure --listen HOST there")
 
 
@@ -354,7 +374,7 @@ def test_wrong_results_stand_in_the_first_line_and_no_link_is_taken_from_them() 
     log = Path(__file__).parents[1] / "logs" / "nccl_tests" / "wrong.txt"
     told = " ".join(run(str(log)).stdout.split())
     assert told.startswith("all-reduce on 8 ranks, 1 node, host (back to back): WRONG RESULTS at 64 KiB")
-    assert "take no link from this log, and run again: all_reduce_perf -b 8" in told
+    assert "take no link from this log, and run again. Next: all_reduce_perf -b 8" in told
     assert "links.toml" not in told
 
 

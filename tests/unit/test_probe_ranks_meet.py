@@ -243,8 +243,10 @@ def test_a_strange_key_gets_no_channel(pair: tuple[Sockets, Sockets]) -> None:
     with pytest.raises(PeerGoneError, match="did not connect before the deadline"):
         mine.open(expecting(TCP, 0.5))
     mine.close()
-    with pytest.raises(InputError, match="sockets have no all-reduce"):
-        pair[0].action(Cell(channel=TCP, op=Op.ALL_REDUCE, size_bytes=8, ranks=(0, 1)))
+    with pytest.raises(InputError, match="sockets have no broadcast"):
+        pair[0].action(Cell(channel=TCP, op=Op.BROADCAST, size_bytes=8, ranks=(0, 1)))
+    with pytest.raises(InputError, match="no streams over shm"):
+        pair[0].action(Cell(channel="shm", op=Op.ALL_REDUCE, size_bytes=8, ranks=(0, 1)))
 
 
 def test_half_open_connections_hold_up_no_rank() -> None:
@@ -436,7 +438,7 @@ def test_ranks_end_when_the_conductor_is_gone() -> None:
 def test_a_rank_that_fails_is_named_with_its_reason() -> None:
     ranks = Ranks()
     cell = Cell(channel="mpi", op=Op.ALL_REDUCE, size_bytes=8, ranks=(0, 1))
-    with pytest.raises(RankLostError, match=r"rank 1: .*sockets have no all-reduce"):
+    with pytest.raises(RankLostError, match=r"rank 1: .*no streams over mpi"):
         ranks.conductor.ask({1: Prepare(id=0, cell=cell)}, DEADLINE_S)
     ranks.conductor.stop()
     joined(ranks.threads)

@@ -14,7 +14,8 @@ import pytest
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError
 from nhalf.evidence.probe.asked import Asked, requested
-from nhalf.evidence.probe.cell import Cell
+from nhalf.evidence.probe.cell import Cell, Program, Step
+from nhalf.evidence.probe.looping import LoopTask
 from nhalf.evidence.probe.messages import Visit
 from nhalf.evidence.probe.plan import COLLECTIVES, cells
 from nhalf.evidence.probe.ranks import Place
@@ -67,6 +68,20 @@ class Tensor:
         return Tensor(np.repeat(self.values, count))
 
 
+class Event:
+    """A mark among what the GPU is to do: so many operations after the first."""
+
+    def __init__(self, fake: Fake) -> None:
+        self.fake, self.at = fake, 0
+
+    def record(self) -> None:
+        self.fake.note("record")
+        self.at = len(self.fake.log)
+
+    def elapsed_time(self, other: Event) -> float:
+        return float(other.at - self.at)
+
+
 class Fake:
     """A torch of one rank and one GPU that writes down what is called."""
 
@@ -77,9 +92,10 @@ class Fake:
         self.module = ModuleType("torch")
         self.dist = ModuleType("torch.distributed")
         vars(self.module).update(
-            float32=np.float32, uint8=np.uint8, __version__="9.9", distributed=self.dist, cuda=self.cuda(gpus),
+            float32=np.float32, bfloat16=np.float16, uint8=np.uint8, __version__="9.9", distributed=self.dist,
+            cuda=self.cuda(gpus),
             device=lambda name: name, full=lambda shape, value, dtype, device: Tensor(np.full(shape, value, dtype)),
-            ones=lambda shape, device: Tensor(np.ones(shape)),
+            ones=lambda shape, dtype, device: Tensor(np.ones(shape)),
             arange=lambda a, b, dtype: Tensor(np.arange(a, b, dtype=dtype)),
             frombuffer=lambda data, dtype: Tensor(np.frombuffer(data, dtype)),
             matmul=lambda a, b, out: self.note("matmul"),
@@ -111,7 +127,8 @@ class Fake:
             device_count=lambda: gpus, set_device=lambda index: self.note(f"device {index}"),
             current_device=lambda: 0, get_device_name=lambda: "H100", is_available=lambda: gpus > 0,
             synchronize=lambda: self.note("synchronize"), nccl=SimpleNamespace(version=lambda: (2, 27, 3)),
-            Stream=lambda: stream, current_stream=lambda: stream, stream=lambda each: contextlib.nullcontext(),
+            Event=lambda enable_timing: Event(self), Stream=lambda: stream,
+            current_stream=lambda: stream, stream=lambda each: contextlib.nullcontext(),
             CUDAGraph=lambda: SimpleNamespace(replay=lambda: self.note("replay")), graph=graph,
         )  # fmt: skip
 
@@ -165,6 +182,50 @@ def test_a_graph_is_warmed_up_captured_once_and_replayed(monkeypatch: pytest.Mon
     task.visit(Visit(id=0, repetitions=2))
     assert [what for what in fake.log if what in ("replay", "all_reduce")] == ["replay"] * 3
     assert fake.log[fake.log.index("replay") + 1] == "synchronize"
+
+
+STEP = Step(name="all-reduce", op=Op.ALL_REDUCE, size_bytes=64, ranks=(0,))
+
+
+def looping(ranks: Any, variant: str, work: tuple[int, int, int] = (0, 0, 0)) -> LoopTask:  # noqa: ANN401
+    program = Program(tp=1, pp=1, ep=1, batch=1, steps=(STEP,) * 3, variant=variant, work=work)
+    cell = Cell(channel="nccl", op=Op.ALL_REDUCE, size_bytes=64, ranks=(0,), how="loop", number="bf16", program=program)
+    return LoopTask(cell, program, ranks, 0)
+
+
+def test_a_token_on_gpus_is_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, ranks = group(monkeypatch)
+    task = looping(ranks, "graph")
+    assert task.prepare()["right"] is True
+    assert fake.captured == 3
+    fake.log.clear()
+    found: Any = task.visit(Visit(id=0, repetitions=2))
+    assert fake.log == ["barrier", "synchronize", *["replay", "synchronize"] * 3]
+    assert (len(found["tokens"]), found["marks"]) == (2, [])
+
+
+def test_a_token_that_the_host_launches_is_marked_by_the_gpu_and_waited_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake, ranks = group(monkeypatch)
+    task = looping(ranks, "", work=(2, 2, 2))
+    task.prepare()
+    fake.log.clear()
+    found: Any = task.visit(Visit(id=0, repetitions=1))
+    token = [*["matmul", "record", "all_reduce", "record"] * 3, "synchronize"]
+    assert fake.log == ["barrier", "synchronize", *token, *token, "synchronize"]
+    assert found["own"] is True
+    assert [second - first for first, second in zip(found["marks"][::2], found["marks"][1::2], strict=True)] == [
+        2e6
+    ] * 3
+
+
+def test_in_an_overlapped_token_work_follows_the_start_of_a_collective(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, ranks = group(monkeypatch)
+    task = looping(ranks, "overlap", work=(2, 2, 2))
+    fake.log.clear()
+    task.visit(Visit(id=0, repetitions=1))
+    assert fake.log[-10:] == [*["all_reduce", "matmul", "wait"] * 3, "synchronize"]
 
 
 def test_the_start_and_the_wait_are_timed_apart(monkeypatch: pytest.MonkeyPatch) -> None:

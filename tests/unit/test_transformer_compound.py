@@ -91,6 +91,14 @@ def test_a_list_of_block_types_says_the_same_as_the_letters() -> None:
     assert listed.layers == read("NemotronHForCausalLM", **MAMBA).layers
 
 
+def test_a_config_that_lists_its_layers_need_not_count_them() -> None:
+    kinds = ["mamba", "moe", "full_attention", "linear_attention"]
+    absent = {"hybrid_override_pattern": "absent", "num_hidden_layers": "absent"}
+    listed = read("NemotronHForCausalLM", **{**MAMBA, **absent}, layers_block_type=kinds)
+    assert listed.layer_count == 4
+    assert (listed.linear_layer_count, listed.moe_layer_count) == (2, 1)
+
+
 def test_a_searched_stack_may_lack_either_block() -> None:
     choices = [
         {"attention": {"n_heads_in_group": 4}, "ffn": {"ffn_mult": 5.25}},

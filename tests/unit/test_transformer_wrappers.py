@@ -118,7 +118,7 @@ def test_a_field_that_cannot_be_is_named(architecture: str, changes: Config, fie
     assert error.allowed
 
 
-@pytest.mark.parametrize("field", ["enable_moe_block", "num_kv_shared_layers", "hidden_size_per_layer_input"])
+@pytest.mark.parametrize("field", ["num_kv_shared_layers", "hidden_size_per_layer_input"])
 def test_what_gemma4_may_have_and_is_not_modelled_is_refused(field: str) -> None:
     error = refused(lambda: wrapped("Gemma4ForConditionalGeneration", None, sliding_window=8, **{field: 1}))
     assert f"'text_config.{field}'" in error.what

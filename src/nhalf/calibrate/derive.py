@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from nhalf.calibrate.fit import ONE_EACH
+from nhalf.calibrate.routing import NAME, Routing, of_all
 from nhalf.predict.residual import DENSE, EXPERTS, SEEN
 from nhalf.quantiles import Z95
 
@@ -18,10 +20,9 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Array
     from nhalf.calibrate.evidence import Evidence
     from nhalf.calibrate.prior import Prior
+    from nhalf.calibrate.routing import Concentration
     from nhalf.predict.response import Mask
 
-ONE_EACH: Final = 1.0
-"""Correlation of steps within a cluster for constants of all stacks: each stack and model counts once."""
 ALIKE: Final = 0.1
 """The same for bands: with it they hold 80 to 82 % of steps of a model, system or engine that was left out (nominal
 80 %), and 72 % or more of every family; with one band for dense models and models with experts, 65 % of one."""
@@ -56,28 +57,44 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
-    """Constants for every stack, and half-widths of bands as logarithms (below, above), as `Bands` has them."""
+    """Constants for every stack, and half-widths of bands as logarithms (below, above), as `Bands` has them.
+
+    `routing` is the concentration of each family.
+    """
 
     constants: tuple[Constant, ...]
+    routing: Mapping[str, Concentration]
     widths: Mapping[str, Mapping[str, tuple[float, float]]]
 
 
 def derive(measured: Evidence, prior: Prior, families: Mapping[str, str]) -> Derived:
     """Return the constants and bands that the runs give; `families` maps each model to its family."""
-    fitted = measured.fit(prior, correlation=ONE_EACH)
-    spread = bootstrap(measured, prior, fitted.constants)
+    routing = Routing.of(measured, families, prior)
+    known = routing.known(measured)
+    told = routing.told(measured, known)
+    fitted = told.fit(prior, correlation=ONE_EACH)
+    spread = bootstrap(told, prior, fitted.constants)
     family = np.array([families[model] for model in measured.model.tolist()])
     groupings = {
         SEEN: (measured.cluster,),
         "model": (family,),
         "system": (measured.system, measured.generation),
         "engine": (measured.engine,),
+        "version": (measured.version,),
     }
-    found = {name: [left_out(measured, prior, by) for by in each] for name, each in groupings.items()}
+    found = {name: [left_out(measured, prior, by, routing) for by in each] for name, each in groupings.items()}
+    constants = constants_of(prior, fitted.constants, fitted.log_sd, spread)
     return Derived(
-        constants=constants_of(prior, fitted.constants, fitted.log_sd, spread),
+        constants=tuple(_of_all(each, known, prior) if each.name == NAME else each for each in constants),
+        routing=known,
         widths={kind: _widths(measured, found, of_kind) for kind, of_kind in kinds(measured).items()},
     )
+
+
+def _of_all(constant: Constant, known: Mapping[str, Concentration], prior: Prior) -> Constant:
+    """Return the constant that a family takes whose routing nobody measured."""
+    found = of_all(known, prior)
+    return replace(constant, value=found.value, low=found.low, high=found.high)
 
 
 def kinds(measured: Evidence) -> dict[str, Mask]:
@@ -172,14 +189,19 @@ def thinned(measured: Evidence) -> Evidence:
     return measured.take(chosen)
 
 
-def left_out(measured: Evidence, prior: Prior, by: Array, *, correlation: float = ONE_EACH) -> Array:
+def left_out(measured: Evidence, prior: Prior, by: Array, routing: Routing) -> Array:
     """Return ln(measured / predicted) of every step by constants fitted without the group that it belongs to."""
     errors = np.empty(len(measured))
     for group in np.unique(by):
-        inside = by == group
-        fitted = measured.take(~inside).fit(prior, correlation=correlation)
-        errors[inside] = measured.take(inside).log_errors(fitted.constants)
+        errors[by == group] = unseen(measured.take(by != group), measured.take(by == group), prior, routing)
     return errors
+
+
+def unseen(rest: Evidence, asked: Evidence, prior: Prior, routing: Routing) -> Array:
+    """Return ln(measured / predicted) of steps by what the rest of the runs tell: constants, and families' routing."""
+    known = routing.known(rest)
+    fitted = routing.told(rest, known).fit(prior, correlation=ONE_EACH)
+    return routing.told(asked, known).log_errors(fitted.constants)
 
 
 def half_widths(log_errors: Array, weights: Array, level: float = LEVEL) -> tuple[float, float]:

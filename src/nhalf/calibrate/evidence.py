@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from nhalf.calibrate.prior import Prior
     from nhalf.loading.cases import Cases
     from nhalf.predict.response import Indices, Mask, Response
+    from nhalf.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Evidence:
     """`n` measured steps: their rows in the table, times [s], responses, and what each belongs to, as texts.
 
-    `generation` is the architecture of the devices of a system.
+    `generation` is the architecture of the devices of a system, `version` an engine with the version that it states.
     """
 
     rows: Indices
@@ -36,6 +37,7 @@ class Evidence:
     system: Array
     generation: Array
     engine: Array
+    version: Array
     cluster: Array
     devices: Array
 
@@ -54,6 +56,7 @@ class Evidence:
             system=self.system[at],
             generation=self.generation[at],
             engine=self.engine[at],
+            version=self.version[at],
             cluster=self.cluster[at],
             devices=self.devices[at],
         )
@@ -121,6 +124,12 @@ def evidence(cases: Cases, measured_s: Array) -> Evidence:
         system=texts("system"),
         generation=np.repeat(np.array(of_group), counts),
         engine=texts("engine"),
+        version=np.repeat(np.array([_version(group.scenario) for *_, group, _ in labels]), counts),
         cluster=texts("stack_and_model"),
         devices=np.repeat(np.array([devices for *_, devices in labels], dtype=np.float64), counts),
     )
+
+
+def _version(scenario: Scenario) -> str:
+    """Return an engine with its version."""
+    return f"{scenario.stack.engine}=={scenario.stack.version}"

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 NOISE: Final = 0.078
 """Log-standard deviation of a repeated run: a quarter of repeats differ by more than 9 % = 1.15 standard deviations."""
+ONE_EACH: Final = 1.0
+"""Correlation of steps within a cluster for constants of all stacks: each stack and model counts once."""
+WITHIN: Final = 0.05
+"""Correlation of the steps of one stack and model once its own constants are fitted."""
 TAIL: Final = 4.0
 """Degrees of freedom of the errors: one repeat in ten differs by 18 % or more, which a normal would not."""
 _STEP: Final = 1e-4
@@ -41,12 +45,14 @@ _LONGEST: Final = 1.0
 class Fitted:
     """Constants, and the log-standard deviation of those that were free.
 
-    `covariance` is that of the logarithms of the free constants, in the order of `log_sd`.
+    `covariance` is that of the logarithms of the free constants, in the order of `log_sd`; `cost` is minus twice the
+    log posterior, up to a constant.
     """
 
     constants: Mapping[str, float]
     log_sd: Mapping[str, float]
     covariance: Array
+    cost: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,4 +114,4 @@ def fit(task: Task, start: Mapping[str, float] | None = None) -> Fitted:
     deviation = np.sqrt(np.diag(covariance))
     found = {**task.prior.centre, **{name: float(np.exp(value)) for name, value in zip(names, x, strict=True)}}
     log_sd = {name: float(sd) for name, sd in zip(names, deviation, strict=True)}
-    return Fitted(constants=found, log_sd=log_sd, covariance=covariance)
+    return Fitted(constants=found, log_sd=log_sd, covariance=covariance, cost=cost)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.calibrate.derive import half_widths
-from nhalf.calibrate.stack import NARROWEST, WITHIN
+from nhalf.calibrate.fit import WITHIN
+from nhalf.calibrate.stack import NARROWEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

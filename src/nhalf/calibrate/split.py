@@ -1,7 +1,11 @@
 """The split c + W / K: what two or three runs that differ in their device count alone say about a step.
 
-The time of a step against K devices is a constant plus a part that is shared out. Three runs leave one degree of
-freedom for an interval; two leave none.
+The time of a step against K devices is a constant plus a part that is shared out. Two runs settle both, three check
+them once; the noise of a repeated run is known from elsewhere, so both unknowns have intervals either way.
+
+References
+----------
+A. Gelman et al., "Bayesian Data Analysis" (2013), section 3.3: a noise known as well as some runs tell it.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from nhalf.breakdown import columns
+from nhalf.calibrate.fit import NOISE, TAIL
 from nhalf.predict.communication import COLLECTIVES
 from nhalf.predict.layer import weights
 from nhalf.predict.step import decode
@@ -27,6 +32,10 @@ if TYPE_CHECKING:
 
 _LEVEL: Final = 0.95
 _FREE: Final = 2
+_SURE: Final = 3
+"""Counts that hold two unknowns and a check, and no third unknown."""
+_ABOVE: Final = 1.1
+"""The noise of a run makes W read up to so many times the datasheet's bandwidth; more cannot be."""
 _SHARED: Final = ("weights", "experts", "kv", "compute", "prefill")
 """The columns of a step that more devices share out."""
 _LOAD: Final = ("model", "system", "engine", "weight_dtype", "moe_dtype", "kv_dtype", "mode", "library", "isl", "osl",
@@ -35,7 +44,7 @@ _LOAD: Final = ("model", "system", "engine", "weight_dtype", "moe_dtype", "kv_dt
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Split:
-    """c + W / K of one load: `constant_s` and `shared_s` (at one device) [s], intervals None without freedom.
+    """c + W / K of one load: `constant_s` and `shared_s` (at one device) [s], each with its 95 % interval.
 
     `implied_bandwidth_bytes_per_s` is what reading the weights once would take W at; `per_collective_s` the constant
     over the collectives of a step. `link_s` is what the collectives take by the model, for comparison; `weights_share`
@@ -47,8 +56,8 @@ class Split:
     step_s: tuple[float, ...]
     constant_s: float
     shared_s: float
-    constant_interval_s: tuple[float, float] | None
-    shared_interval_s: tuple[float, float] | None
+    constant_interval_s: tuple[float, float]
+    shared_interval_s: tuple[float, float]
     degrees_of_freedom: int
     implied_bandwidth_bytes_per_s: float
     datasheet_bytes_per_s: float
@@ -62,10 +71,33 @@ class Split:
         """Return why the split cannot be what happened, or an empty text: nothing is claimed of such a constant."""
         if self.shared_s <= 0:
             return "the step grows with the devices, so no part of it is shared out (W is not above 0)"
-        share = self.implied_bandwidth_bytes_per_s / self.datasheet_bytes_per_s
-        if share > 1:
-            return f"W would read the weights at {100 * share:.0f} % of the datasheet's bandwidth, which is impossible"
+        if self.read_share > _ABOVE:
+            share = f"{100 * self.read_share:.0f} % of the datasheet's bandwidth"
+            return f"W would read the weights at {share}, which is impossible"
         return ""
+
+    @property
+    def read_share(self) -> float:
+        """Return the bandwidth at which W reads the weights over that of the datasheet."""
+        return self.implied_bandwidth_bytes_per_s / self.datasheet_bytes_per_s
+
+    @property
+    def ceiling_tokens_per_s(self) -> tuple[float, float | None, float]:
+        """Return the tokens/s of a user that no number of devices exceeds, 1 / c, and its 95 % interval.
+
+        The upper end is None where c may be nothing.
+        """
+        low, high = self.constant_interval_s
+        return 1.0 / self.constant_s, 1.0 / low if low > 0 else None, 1.0 / high
+
+    @property
+    def refused(self) -> str:
+        """Return what the counts cannot hold: a third unknown, such as a part that grows with the devices."""
+        if len(self.devices) > _SURE:
+            return ""
+        return (
+            f"{len(self.devices)} device counts hold c and W; a part that grows with the devices needs a fourth count"
+        )
 
     @property
     def verdict(self) -> str:
@@ -76,7 +108,7 @@ class Split:
             return "no constant shows: the step is shared out entirely"
         if self.link_s < self.constant_s / 2:
             text = "most of the constant is not the link"
-            low = self.constant_interval_s[0] if self.constant_interval_s else self.constant_s
+            low = self.constant_interval_s[0]
             return text if self.link_s < low / 2 else f"{text}, if c is near the middle of its wide interval"
         return "the link may explain most of the constant"
 
@@ -152,7 +184,7 @@ def _split(name: str, counts: list[int], times: list[float], widest: Scenario) -
     design = np.stack([np.ones(len(counts)), 1.0 / np.array(counts, dtype=np.float64)], axis=1) * scale[:, None]
     (constant, shared), *_ = np.linalg.lstsq(design, np.ones(len(counts)), rcond=None)
     freedom = len(counts) - _FREE
-    intervals = _intervals(design, np.array([constant, shared]), freedom) if freedom > 0 else (None, None)
+    intervals = _intervals(design, np.array([constant, shared]), freedom)
     step = decode(widest)
     owed = {part: float(np.mean(time)) for part, time in columns(step).items()}
     shared_out = sum(owed.get(part, 0.0) for part in _SHARED)
@@ -180,10 +212,15 @@ def _split(name: str, counts: list[int], times: list[float], widest: Scenario) -
 
 
 def _intervals(design: Array, found: Array, freedom: int) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return the 95 % intervals of both unknowns by Student's t."""
+    """Return the 95 % intervals of both unknowns by Student's t.
+
+    The variance is that of a repeated run, which the house knows as well as `TAIL` runs would tell it, and what is
+    left of these runs.
+    """
     residual = 1.0 - design @ found
-    variance = float(residual @ residual) / freedom
+    known = TAIL + freedom
+    variance = (TAIL * NOISE**2 + float(residual @ residual)) / known
     deviation = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * variance)
-    reach = student(freedom, _LEVEL) * deviation
+    reach = student(int(known), _LEVEL) * deviation
     (c_low, w_low), (c_high, w_high) = (found - reach).tolist(), (found + reach).tolist()
     return (c_low, c_high), (w_low, w_high)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.calibrate.derive import Constant, bootstrap, constants_of, half_widths
+from nhalf.calibrate.fit import WITHIN
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
     from nhalf.calibrate.evidence import Evidence
     from nhalf.calibrate.prior import Prior
 
-WITHIN: Final = 0.05
-"""Correlation of the steps of one stack and model once its own constants are fitted."""
 NARROWEST: Final = 0.09
 """A quarter of repeated runs differ by more than 9 %: no band is narrower than 80 % of them, 1.28 x 0.078."""
 _FOLDS: Final = 5

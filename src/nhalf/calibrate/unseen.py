@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from nhalf.calibrate.derive import ONE_EACH
 from nhalf.calibrate.evidence import evidence
+from nhalf.calibrate.fit import ONE_EACH
 from nhalf.calibrate.prior import NEVER_FROM_STEPS, prior
+from nhalf.calibrate.routing import shipped as shipped_routing
 from nhalf.catalog import calibration
 from nhalf.citation import Datum
 from nhalf.loading.cases import Options, cases
@@ -34,7 +35,7 @@ def unseen(table: Table) -> Predictions:
     So that a table of the calibration's own runs judges it as a new model would.
     """
     loaded = cases(table)
-    runs = evidence(loaded, measured_s(table))
+    runs = shipped_routing(evidence(loaded, measured_s(table)))
     shipped = prior(calibrated=True)
     start = prior(calibrated=False).around({name: shipped.centre[name] for name in NEVER_FROM_STEPS})
     known = calibration.families()

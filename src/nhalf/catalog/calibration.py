@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.catalog import files
+from nhalf.catalog.naming import base_of
 from nhalf.catalog.overlay import remembered
 from nhalf.catalog.reading import convert
 from nhalf.catalog.values import Ratio, Table
@@ -13,6 +14,8 @@ from nhalf.predict.residual import Bands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from nhalf.citation import Datum
 
 GLOBAL: Final = "calibration/global.toml"
 """The file of the constants that hold for every stack."""
@@ -33,6 +36,7 @@ class Seen(Table, frozen=True, kw_only=True):
     families: dict[str, tuple[str, ...]]
     systems: tuple[str, ...]
     engines: tuple[str, ...]
+    versions: dict[str, tuple[str, ...]]
 
 
 class Runs(Table, frozen=True, kw_only=True):
@@ -52,6 +56,7 @@ class CalibrationFile(Table, frozen=True, kw_only=True):
     bands: dict[str, dict[str, HalfWidths]]
     identified: tuple[str, ...]
     constants: dict[str, dict[str, Any]]
+    routing: dict[str, Ratio]
 
 
 class ClassesFile(Table, frozen=True, kw_only=True):
@@ -88,6 +93,7 @@ def bands() -> Bands:
         models=frozenset(model for models in file.seen.families.values() for model in models),
         systems=frozenset(file.seen.systems),
         engines=frozenset(file.seen.engines),
+        versions=file.seen.versions,
     )
 
 
@@ -96,6 +102,14 @@ def _half_widths(name: str, entry: HalfWidths) -> tuple[float, float]:
     where = f"{files.place(GLOBAL)} [bands.{name}]"
     low, high = entry.low.datum(where).value, entry.high.datum(where).value
     return -math.log(low), math.log(high)
+
+
+@remembered
+def concentration(model: str) -> Datum | None:
+    """Return the routing concentration of a model's family, None where its runs could not tell one."""
+    family = families().get(base_of(model)) or families().get(model, "")
+    entry = calibration().routing.get(family)
+    return None if entry is None else entry.datum(f"{files.place(GLOBAL)} [routing.{family}]")
 
 
 def families() -> dict[str, str]:

@@ -11,6 +11,7 @@ import numpy as np
 from nhalf.collective import Mode, Op
 from nhalf.curve import CurveKey, MeasuredCurve
 from nhalf.errors import InputError
+from nhalf.stack import releases_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,9 @@ _DEFAULT_DTYPE: Final = "bfloat16"
 _WORDS: Final = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "rc": -1, "post": 1}
 _RELEASE: Final = 0
 _NUMBER: Final = 2
+
+_SMALL: Final = np.geomspace(1 << 10, 1 << 20, 11)
+"""Sizes of collectives of a decode step [bytes]."""
 
 _Row = tuple[int, "Mapping[str, str]"]
 
@@ -85,20 +89,21 @@ def find(
     return max(found, key=lambda curve: _preference(curve, wanted), default=None)
 
 
-def of_library(curves: Iterable[MeasuredCurve], library: str, mode: Mode) -> tuple[MeasuredCurve, ...]:
+def of_library(
+    curves: Iterable[MeasuredCurve], library: str, mode: Mode, version: str = ""
+) -> tuple[MeasuredCurve, ...]:
     """Return the all-reduces of a library: in its mode, and as its host would launch them without graphs.
 
-    The newest version comes first; older ones follow where they were measured on more ranks. At the end stands what
-    NCCL takes from its host, on which a path across nodes or trays rests.
+    The newest version comes first, or the one nearest to a version that is named; others follow where they were
+    measured on more ranks. At the end stands what NCCL takes from its host, on which a path across nodes or trays
+    rests.
     """
     modes = (mode, Mode.EAGER) if mode == Mode.GRAPH else (mode,)
     known = tuple(curves)
     found: list[MeasuredCurve] = []
     for each in modes:
         most = 0
-        while (
-            curve := find([c for c in known if c.ranks[-1] > most], library, mode=each, op=Op.ALL_REDUCE)
-        ) is not None:
+        while (curve := _nearest([c for c in known if c.ranks[-1] > most], library, version, mode=each)) is not None:
             found.append(curve)
             most = curve.ranks[-1]
     below = [
@@ -108,6 +113,35 @@ def of_library(curves: Iterable[MeasuredCurve], library: str, mode: Mode) -> tup
         if (curve := find([c for c in known if c.ranks == ranks], _BELOW_LIBRARY, mode=Mode.HOST, op=op)) is not None
     ]
     return (*found, *(curve for curve in below if curve not in found))
+
+
+def _nearest(curves: Sequence[MeasuredCurve], library: str, version: str, *, mode: Mode) -> MeasuredCurve | None:
+    """Return the all-reduce of a library's version nearest to one, of two as near the older; of the newest without."""
+    own = [c for c in curves if (c.key.library, c.key.mode, c.key.op) == (library, mode, Op.ALL_REDUCE)]
+    named = {c.key.version for c in own if not c.flag or c.key.version == version}
+    if not version or not named:
+        return find(own, library, mode=mode, op=Op.ALL_REDUCE)
+    taken = min(sorted(named, key=version_order), key=lambda each: releases_apart(version, each))
+    return find(own, library, taken, mode=mode, op=Op.ALL_REDUCE)
+
+
+def version_spread(curves: Sequence[MeasuredCurve], library: str, mode: Mode, version: str) -> float:
+    """Return how far apart [ln] measured times are of the two versions that a version lies between; 0 where it is one.
+
+    Of one before or after all that were measured, how far the two nearest are. The median over sizes of 1 KiB to 1 MiB.
+    """
+    own = [c for c in curves if (c.key.library, c.key.mode, c.key.op) == (library, mode, Op.ALL_REDUCE) and not c.flag]
+    versions = sorted({c.key.version for c in own}, key=version_order)
+    if not version or version in versions or len(versions) < 2:  # noqa: PLR2004  one version differs from none
+        return 0.0
+    place = sum(version_order(each) < version_order(version) for each in versions)
+    pair = versions[max(min(place, len(versions) - 1), 1) - 1 :][:2]
+    one, two = (find(own, library, each, mode=mode, op=Op.ALL_REDUCE) for each in pair)
+    if one is None or two is None:
+        return 0.0
+    ranks = [each for each in one.ranks if two.covers(each)]
+    ratios = [np.log(one.at(each)(_SMALL) / two.at(each)(_SMALL)) for each in ranks]
+    return float(np.median(np.abs(ratios))) if ratios else 0.0
 
 
 def version_order(version: str) -> tuple[tuple[int, int], ...]:

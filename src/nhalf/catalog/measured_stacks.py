@@ -6,13 +6,16 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.catalog import files
+from nhalf.catalog import calibration, files
 from nhalf.catalog.calibration import HalfWidths  # noqa: TC001  msgspec reads the annotations when it runs
+from nhalf.catalog.naming import base_of
 from nhalf.catalog.overlay import remembered
 from nhalf.catalog.reading import convert
 from nhalf.catalog.schema import SomeConstants, data
 from nhalf.catalog.values import Table
 from nhalf.collective import Mode
+from nhalf.predict.residual import NEAR
+from nhalf.stack import releases_apart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +35,7 @@ class StackEntry(Table, frozen=True, kw_only=True):
     system: str
     engine: str
     rows: int
+    versions: tuple[str, ...]
     held_out_error: float
     before_error: float
     band: HalfWidths
@@ -50,6 +54,16 @@ class MeasuredStack:
 
     constants: Mapping[str, Datum]
     half_widths: tuple[float, float]
+    versions: tuple[str, ...]
+
+    def holds_for(self, version: str) -> bool:
+        """Tell whether its constants are taken for a version: one near those that its runs had.
+
+        Runs that do not say their version may have had any.
+        """
+        if not version or "" in self.versions:
+            return True
+        return any(releases_apart(version, each) <= NEAR for each in self.versions)
 
 
 @remembered
@@ -65,13 +79,17 @@ def entries() -> dict[tuple[str, str, str, str], StackEntry]:
 @remembered
 def measured_stack(model: str, weight_dtype: str, system: str, engine: str) -> MeasuredStack | None:
     """Return the constants of one stack and model, None where it was not measured."""
-    entry = entries().get((model, weight_dtype, system, engine))
+    entry = entries().get((base_of(model), weight_dtype, system, engine))
     if entry is None:
         return None
     where = f"{files.place(STACKS)} [{model} {weight_dtype} on {system}, {engine}]"
     low, high = entry.band.low.datum(where).value, entry.band.high.datum(where).value
     constants = convert(entry.constants, SomeConstants, where=where)
-    return MeasuredStack(constants=dict(data(constants, where=where)), half_widths=(-math.log(low), math.log(high)))
+    return MeasuredStack(
+        constants=dict(data(constants, where=where)),
+        half_widths=(-math.log(low), math.log(high)),
+        versions=entry.versions,
+    )
 
 
 def of_its_own(scenario: Scenario) -> Scenario:
@@ -86,7 +104,9 @@ def of_its_own(scenario: Scenario) -> Scenario:
     found = measured_stack(
         scenario.transformer.name, scenario.workload.weight_dtype, scenario.system.name, stack.engine
     )
-    if found is None:
+    key = (stack.library.name, stack.mode)
+    newest = next((c.key.version for c in scenario.system.curves if (c.key.library, c.key.mode) == key), "")
+    if found is None or not found.holds_for(stack.version or newest):
         return scenario
     origins = scenario.origins
     own = {
@@ -100,3 +120,16 @@ def of_its_own(scenario: Scenario) -> Scenario:
         origins={**origins, **{f"stack.{name}": datum for name, datum in own.items()}},
         residual=found.half_widths,
     )
+
+
+def of_its_family(scenario: Scenario) -> Scenario:
+    """Return a scenario with the routing concentration of its model's family, where runs told it.
+
+    One that the user's own catalogue states stays the user's.
+    """
+    path = "stack.routing_concentration"
+    found = calibration.concentration(scenario.transformer.name)
+    if found is None or path not in scenario.origins or scenario.origins[path].kind != "fitted":
+        return scenario
+    stack = replace(scenario.stack, routing_concentration=found.value)
+    return replace(scenario, stack=stack, origins={**scenario.origins, path: found})

@@ -11,6 +11,7 @@ from nhalf.catalog import files
 from nhalf.catalog.files import place
 from nhalf.catalog.overlay import remembered
 from nhalf.errors import InputError, did_you_mean, nearest
+from nhalf.transformer.weights import BITS
 
 KINDS: Final = ("system", "device", "link", "fabric", "library", "engine", "model")
 """What can be found by name."""
@@ -48,6 +49,8 @@ def find(kind: str, name: str, *, where: str) -> str:
     """
     spellings = _spellings(kind)
     key = spellings.get(letters(name))
+    if key is None and kind == "model" and "/" in name:
+        key = _repositories().get(letters(name.rpartition("/")[2]))
     if key is None:
         raise InputError(
             f"the catalogue has no {kind} {name!r}",
@@ -56,6 +59,41 @@ def find(kind: str, name: str, *, where: str) -> str:
             do=did_you_mean(name, names(kind)),
         )
     return key
+
+
+@remembered
+def _repositories() -> dict[str, str]:
+    """Return the id of a model by the letters of its repositories, organisations left out: mirrors keep the name."""
+    known = _spellings("model")
+    aliases = files.aliases().get("model", {})
+    named = {alias.rpartition("/")[2]: name for name, others in aliases.items() for alias in others if "/" in alias}
+    return {letters(alias): name for alias, name in named.items() if known.get(letters(alias), name) == name} | known
+
+
+@remembered
+def checkpoints() -> dict[str, tuple[str, str]]:
+    """Return the model and the dtype of each quantised checkpoint of the catalogue, by its id.
+
+    Their names say so: `deepseek-v3.1-nvfp4` is one of the names of deepseek-v3 in nvfp4.
+    """
+    known = _spellings("model")
+    split = {name: name.rpartition("-") for name in names("model")}
+    return {
+        name: (known[letters(base)], dtype)
+        for name, (base, _, dtype) in split.items()
+        if dtype in BITS and letters(base) in known
+    }
+
+
+def base_of(model: str) -> str:
+    """Return the model that a quantised checkpoint of the catalogue is of, and any other model itself."""
+    return checkpoints().get(model, (model, ""))[0]
+
+
+def checkpoint_in(model: str, dtype: str) -> str:
+    """Return the catalogue's checkpoint of a model in a dtype, empty where it has none."""
+    wanted = (base_of(model), dtype)
+    return next((name for name, held in checkpoints().items() if held == wanted), "")
 
 
 def _some(kind: str, name: str) -> str:

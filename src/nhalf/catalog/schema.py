@@ -164,14 +164,18 @@ class Constants(Table, frozen=True, kw_only=True):
     kernels_per_layer: Ratio
     software_factor: Ratio
     expert_efficiency: Ratio
+    expert_prefill_efficiency: Ratio
     expert_layer_factor: Ratio
     fp4_expert_layer_factor: Ratio
     latent_layer_factor: Ratio
     linear_layer_factor: Ratio
     sparse_layer_factor: Ratio
     quantised_input_layer_factor: Ratio
+    routing_concentration: Ratio
     unsharded_share: Ratio
     host_sharing: Ratio
+    first_token_wait: Time
+    first_token_steps: Ratio
 
 
 SomeConstants: type[msgspec.Struct] = msgspec.defstruct(

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf.catalog import resolve, store
 from nhalf.errors import InputError
-from nhalf.evidence.readers.topo import LETTERS, nvlinks
+from nhalf.evidence.readers import topo_amd
+from nhalf.evidence.readers.topo import ORDER, nvlinks
 from nhalf.evidence.table import Note
 from nhalf.fabric import Topology
 from nhalf.link import Link
@@ -39,6 +40,7 @@ _GUESSES: Final = {
     6: ("nvlink2", 6, 3, "NV6 is a V100 behind NVSwitch"),
 }  # fmt: skip
 _OLDER: Final = ("nvlink2", 6, 3, "NV1 and NV2 are V100 without NVSwitch")
+_AMD: Final = ("xgmi-mi300x", 1, 5, "The tools of AMD do not say how fast a link is")
 _SOCKETS: Final = {3: "smp-intel-skl", 4: "smp-amd-zen", 5: "smp-intel-spr", 6: "smp-intel-spr"}
 """What lies between two sockets of a machine with slots of a generation, for want of a letter that says so."""
 _BETWEEN_SOCKETS: Final = ("SYS", "SOC")
@@ -60,7 +62,7 @@ class Edge:
     def strength(self) -> tuple[float, int]:
         """Return what makes one edge weaker than another: its bandwidth, then how far its letters go around."""
         kind = "NV#" if nvlinks(self.letters) else self.letters
-        return float(self.link.bandwidth_bytes_per_s), LETTERS.index(kind)
+        return float(self.link.bandwidth_bytes_per_s), ORDER.index(kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,10 @@ def machine(matrix: Matrix, *, on: str | None = None, pcie: int | None = None) -
     weakest = min(ring, key=lambda edge: edge.strength, default=None)
     better = _better(gpus, edges, weakest) if weakest else ()
     slowest_s = max((float(edge.link.latency_s) for edge in ring), default=0.0)
-    switched = len({edges[pair].letters for pair in edges if set(pair) <= set(gpus)}) == 1 and bool(rates.links)
+    between = {edges[pair].letters for pair in edges if set(pair) <= set(gpus)}
+    mesh = between == {"XGMI"}
+    switched = len(between) == 1 and bool(rates.links)
+    ways = len(gpus) - 1 if mesh else 1
     return Machine(
         matrix=matrix,
         edges=tuple(edges.values()),
@@ -104,8 +109,8 @@ def machine(matrix: Matrix, *, on: str | None = None, pcie: int | None = None) -
         weakest=weakest,
         better=better,
         better_weakest=min(_ring_edges(better, edges), key=lambda edge: edge.strength, default=None),
-        intra_node=Link(slowest_s, weakest.link.bandwidth_bytes_per_s) if weakest else None,
-        topology=Topology.SWITCH if switched else Topology.HOST,
+        intra_node=Link(slowest_s, weakest.link.bandwidth_bytes_per_s * ways) if weakest else None,
+        topology=Topology.MESH if mesh else Topology.SWITCH if switched else Topology.HOST,
         notes=(*matrix.notes, *rates.notes),
     )
 
@@ -146,20 +151,27 @@ def _rates(matrix: Matrix, *, on: str | None, pcie: int | None) -> _Rates:
     """Return what the letters of a matrix stand for."""
     most = max((nvlinks(letters) for letters in matrix.cells.values()), default=0)
     name, whole, generation, doubt = _GUESSES.get(most, _OLDER) if most else ("nvlink4", 1, 4, "")
+    amd = bool(set(topo_amd.LETTERS) & set(matrix.cells.values()))
+    if amd:
+        name, whole, generation, doubt = _AMD
     notes: list[Note] = []
     link = store.link(name)[0]
     if on is not None:
         key = store.find("system", on, where="--on")
-        fabric = _of_nvidia(key).fabric
-        if most and fabric.topology != Topology.HOST:
+        fabric = _of_make(key, matrix).fabric
+        if amd and fabric.topology == Topology.MESH:
+            each = fabric.intra_node.bandwidth_bytes_per_s / (fabric.devices_per_node - 1)
+            name, link = key, Link(fabric.intra_node.latency_s, each)
+        elif most and fabric.topology != Topology.HOST:
             name, link, whole, doubt = key, fabric.intra_node, _whole(matrix, most), ""
             notes += _count_differs(key, fabric, matrix)
     if pcie is None:
         notes.append(Note(code="pcie-assumed", text=f"PCIe {generation} is assumed for the slots: say --pcie."))
     elif pcie not in GENERATIONS:
         raise InputError(f"PCIe {pcie} is not known", where="--pcie", allowed=", ".join(map(str, GENERATIONS)))
-    if most and doubt:
-        notes.append(Note(code="nvlink-assumed", text=f"{doubt}; {name} is taken: say --on SYSTEM."))
+    if doubt and ("XGMI" in matrix.cells.values() if amd else most):
+        code = "xgmi-assumed" if amd else "nvlink-assumed"
+        notes.append(Note(code=code, text=f"{doubt}; {name} is taken: say --on SYSTEM."))
     slot, between = f"pcie{pcie or generation}-x16", _SOCKETS[pcie or generation]
     if set(_BETWEEN_SOCKETS) & set(matrix.cells.values()):
         text = f"Between sockets a figure of NCCL's is taken (link {between}): measure it."
@@ -172,16 +184,18 @@ def _rates(matrix: Matrix, *, on: str | None, pcie: int | None) -> _Rates:
     )  # fmt: skip
 
 
-def _of_nvidia(key: str) -> System:
-    """Return a system whose devices nvidia-smi can be about: those that NCCL runs on.
+def _of_make(key: str, matrix: Matrix) -> System:
+    """Return a system whose devices the tool that printed a matrix can be about: those that its library runs on.
 
     Raises InputError when they are of another make.
     """
     found = store.system(key)[0]
-    if not store.library("nccl", architecture=found.device.architecture)[0].at_home:
+    amd = bool(set(topo_amd.LETTERS) & set(matrix.cells.values()))
+    library, tool, make = ("rccl", "rocm-smi", "AMD") if amd else ("nccl", "nvidia-smi", "NVIDIA")
+    if not store.library(library, architecture=found.device.architecture)[0].at_home:
         raise InputError(
-            f"nvidia-smi knows no {found.device.name}: this matrix is of another machine", where="--on",
-            allowed="a system with NVIDIA GPUs", do="leave --on out, or name the system that the matrix is of",
+            f"{tool} knows no {found.device.name}: this matrix is of another machine", where="--on",
+            allowed=f"a system with {make} GPUs", do="leave --on out, or name the system that the matrix is of",
         )  # fmt: skip
     return found
 
@@ -205,7 +219,7 @@ def _count_differs(key: str, fabric: Fabric, matrix: Matrix) -> list[Note]:
 def _edge(pair: tuple[str, str], letters: str, rates: _Rates) -> Edge:
     """Return the link of one cell."""
     start, end = pair
-    count = nvlinks(letters)
+    count = 1 if letters == "XGMI" else nvlinks(letters)
     if count:
         link = Link(rates.nvlink.latency_s, rates.nvlink.bandwidth_bytes_per_s * count)
         return Edge(start=start, end=end, letters=letters, link=link, source=rates.nvlink_source)

@@ -13,7 +13,8 @@ from nhalf.cli.help_pages import Grouped
 from nhalf.files.writing import write_text
 from nhalf.loading.case_options import options
 from nhalf.report import calibrate as report
-from nhalf.report.validate import left_out
+from nhalf.report.validate import drafted, left_out
+from nhalf.report.view import View
 from nhalf.report.words import counted
 
 
@@ -26,8 +27,10 @@ from nhalf.report.words import counted
 def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, **defaults: str | None) -> None:
     """Refit the constants that the runs in BENCH... identify, and keep priors for the rest.
 
-    BENCH is a CSV case table with the column tpot_s, or output of vllm bench serve, sglang.bench_serving, genai-perf
-    or aiperf. Say what a file does not behind its name: run.json@tp=8,batch=16
+    BENCH is a CSV case table with the column tpot_s, or output of vllm bench serve, sglang.bench_serving, genai-perf,
+    aiperf or llama-bench. Say what a file does not behind its name: run.json@tp=8,batch=16. Where you know them, the
+    columns calls, call_us, pure_us and skew_us [us] say how many all-reduces a step has, how long one takes, how long
+    one that waits for no rank, and how far apart ranks come: waiting is taken out before anything is fitted.
     """
     from nhalf.calibrate.evidence import evidence
     from nhalf.calibrate.prior import prior
@@ -37,7 +40,8 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     from nhalf.loading.case_assumptions import assumptions
     from nhalf.loading.case_checks import findings
     from nhalf.loading.cases import cases
-    from nhalf.loading.measured import flags_of, measured_s, unflagged, unmeasured
+    from nhalf.loading.measured import flags_of, kept_tokens, measured_s, unflagged, unmeasured
+    from nhalf.loading.waiting import waiting, without
 
     flags.written_as(target, ".toml", "a stack, which is written as TOML")
     table = readers.read(bench)
@@ -49,10 +53,17 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     for text in left_out(flags=flags_of(table), unmeasured=missing):
         output.warn(text)
     times[~scored] = np.nan
+    kept = kept_tokens(table, times)
+    for text in drafted(kept, times, compared=False):
+        output.warn(text)
+    times[np.isfinite(kept)] = np.nan
     doubts = findings(loaded, times)
     if skip_doubtful:
         times[[doubt.row for doubt in doubts]] = np.nan
         output.warn(f"left out: {counted(len({doubt.row for doubt in doubts}), 'doubtful row')}")
+    times, waits = without(times, waiting(loaded, times))
+    for text in waits:
+        output.warn(text)
     runs = evidence(loaded, times)  # where no run can be used, its error says why, once
     for row, reason in enumerate(loaded.refused):
         if reason and np.isfinite(times[row]):
@@ -71,11 +82,14 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
     if target:
         text = report.stack_file(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat())
         write_text(Path(target), text)
-    if output_formats.write(lambda: report.document(found), "constants"):
-        return
-    canvas = output.canvas()
-    report.write(found, canvas, next_command=_next(bench, target, worse=found.fit.worse))
-    output.write(canvas.text)
+    command = _next(bench, target, worse=found.fit.worse)
+    output_formats.show(
+        View(
+            document=lambda: report.document(found), rows="constants",
+            brief=lambda: report.brief(found, next_command=command),
+            detail=lambda canvas: report.write(found, canvas, next_command=command),
+        )
+    )  # fmt: skip
 
 
 def _next(bench: tuple[str, ...], target: str | None, *, worse: bool) -> str:

@@ -71,6 +71,7 @@ def decode(
             brief=lambda: brief(comparison, loaded.defaults, next_command=following),
             below=lambda canvas: report.write(comparison, canvas),
             defaults=loaded.defaults,
+            found=comparison,
             asked_too=(lambda canvas: _trees(comparison, canvas)) if explain else None,
         )
     )
@@ -94,7 +95,7 @@ def _anchored(scenarios: Sequence[Scenario], anchors: tuple[str, ...]) -> Sequen
         return scenarios
     from nhalf.calibrate.anchor import anchored, parse_anchor
 
-    return anchored(scenarios, [parse_anchor(text) for text in anchors])
+    return anchored(scenarios, [parse_anchor(text) for text in anchors], output.warn)
 
 
 def _page(comparison: Comparison, loaded: loading.Loaded) -> Page:

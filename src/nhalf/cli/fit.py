@@ -11,16 +11,40 @@ from nhalf.cli import next_command, output, output_formats, page_file
 from nhalf.cli.help_pages import Grouped
 from nhalf.errors import NoAnswerError, WeakEvidenceError
 from nhalf.evidence import gate
-from nhalf.evidence.comparison import compare
+from nhalf.evidence.crossing import contests
 from nhalf.files.writing import write_text
-from nhalf.loading.fitting import BATCHES, fitted, judged, marked, told, unread, used_for
+from nhalf.loading.fitting import (
+    BATCHES,
+    THEMSELVES,
+    compared,
+    examined,
+    fitted,
+    judged,
+    marked,
+    message_bytes,
+    told,
+    unread,
+    used_for,
+)  # fmt: skip
 from nhalf.report import fit as report
 from nhalf.report.fit_answer import Answer
+from nhalf.report.fit_brief import brief
 from nhalf.report.fit_links import write_links
 from nhalf.report.fit_page import page
+from nhalf.report.view import View
 
 _MARKED = {"--model": "llama-3.1-70b"}
 """The model whose messages are marked on the curve by the next command, where none is."""
+
+
+def _listed(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """Write the names of the formats where they are asked for, and end."""
+    if value != "list":
+        return value
+    from nhalf.evidence.readers.detection import known
+
+    output.write("".join(f"{name}\n" for name in known()))
+    return context.exit()
 
 
 @click.command(cls=Grouped)
@@ -33,12 +57,21 @@ _MARKED = {"--model": "llama-3.1-70b"}
     "--format",
     "format_",
     metavar="NAME",
+    is_eager=True,
+    callback=_listed,
     help="nccl-tests, osu, perftest, csv, ...; `--format list` names all.  [default: by content]",
 )
 @click.option("--on", "system", metavar="SYSTEM", help="What the ranks ran on: compares with its link.")
 @click.option("--model", metavar="MODEL", help="Mark this model's decode messages on the curve.")
 @click.option("--batch", metavar="LIST", help=f"The batches to mark, with --model.  [default: {BATCHES}]")
-@click.option("--compare", "other", metavar="LOG", help="Another log: what moved, outside the noise or not.")
+@click.option(
+    "--compare",
+    "other",
+    is_flag=False,
+    flag_value=THEMSELVES,
+    metavar="[LOG]",
+    help="What changed since LOG, or since the first FILE: latency and bandwidth as ratios with intervals.",
+)
 @click.option("--fail-if", "gates", multiple=True, metavar="GATE", help="Exit 3 when it holds: 'latency>30us'.")
 @click.option(
     "-o",
@@ -57,18 +90,22 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     said = told(**flags)
     found, refused = fitted(logs, said)
     marks, doubts = marked(found, model, batch)
-    compared = compare(found, fitted((other,), said)[0]) if other is not None else None
+    comparison, every = compared(logs, other, said, found)
     tripped, unknown = judged(found, asked)
     links = [file for file in files if not page_file.is_page(file)]
     answer = Answer(
-        fit=found, marks=marks, mark_doubts=doubts, comparison=compared, tripped=tripped,
+        fit=found, marks=marks, mark_doubts=doubts, comparison=comparison, tripped=tripped,
+        doctor=examined(found),
+        contests=contests(every.curves, message_bytes(model)),
         links=links[0] if links else "", again=next_command.command("fit", None if model else _MARKED),
-        **used_for(model, said),
+        **used_for(model, said, found),
     )  # fmt: skip
-    if not output_formats.write(lambda: report.document(answer), "fits"):
-        canvas = output.canvas()
-        report.write(answer, canvas, whole=output_formats.everything())
-        output.write(canvas.text)
+    output_formats.show(
+        View(
+            document=lambda: report.document(answer), rows="fits", brief=lambda: brief(answer),
+            detail=lambda canvas: report.write(answer, canvas),
+        )
+    )  # fmt: skip
     page_file.write([file for file in files if page_file.is_page(file)], lambda: page(answer))
     for file in links:
         write_text(Path(file), write_links(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat()))
@@ -81,7 +118,7 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
         raise unread(refused)
     if unknown is not None:
         raise unknown
-    if compared is not None and not compared.changes:
+    if comparison is not None and not comparison.changes:
         raise WeakEvidenceError(
             "no curve of one log has a partner in the other", where="--compare",
             allowed="logs of the same operation and ranks", do="see the curves of each above",

@@ -13,12 +13,12 @@ GROUPS: Final = {
     "Question": (
         "--phase", "--gpus", "--tpot", "--ttft", "--odds", "--goal", "--price", "--launch", "--pools", "--option",
         "--mix", "--axis", "--compare", "--fail-if", "--link", "--diff", "--straggler", "--draws", "--builtin", "--op",
-        "--ranks", "--size", "--sizes", "--backend", "--ops", "--channels",
+        "--ranks", "--size", "--sizes", "--backend", "--ops", "--channels", "--baseline",
     ),
     "Layout": ("--tp", "--pp", "--ep", "--attention-dp", "--cp", "--replicas", "--layout"),
     "Load": ("--batch", "--users", "--rate", "--context", "--isl", "--osl", "--weights", "--kv", "--chunk", "--model"),
     "System": ("--on", "--engine", "--library", "--mode", "--links", "--stack", "--anchor", "--set", "--nodes"),
-    "Output": ("--output", "--detail", "--explain", "--save", "--json", "--csv", "--md", "--all", "--help"),
+    "Output": ("--output", "--junit", "--detail", "--explain", "--save", "--json", "--csv", "--md", "--all", "--help"),
 }  # fmt: skip
 """The groups of options in the order of a help page; what is in none of them is rare and comes last."""
 EXAMPLES: Final = {
@@ -56,8 +56,13 @@ EXAMPLES: Final = {
         "nhalf sweep llama-3.1-70b --on h100-sxm --axis batch=1,16 -o sweep.csv",
     ),
     "lint": ("nhalf lint curve.csv", "nhalf lint curve.csv --json"),
+    "doctor": ("nhalf doctor nccl-tests.log --on h100-sxm", "nhalf doctor pairs/ --on h100-sxm --model llama-3.1-70b"),
     "fit": ("nhalf fit nccl-tests.log", "nhalf fit nccl-tests.log --model llama-3.1-70b -o links.toml"),
-    "measure": ("nhalf measure -o run.json", "torchrun --nproc-per-node 2 -m nhalf measure"),
+    "measure": (
+        "torchrun --nproc-per-node 2 -m nhalf measure",
+        "nhalf measure --model llama-3.1-8b --tp 2 --batch 1,16 -o loop.json",
+    ),
+    "lab": ("nhalf lab", "nhalf lab --short -o lab.html"),
     "predict": ("nhalf predict cases.csv -o out.csv", "nhalf predict cases.csv --on h100-sxm --model llama-3.1-70b"),
     "validate": ("nhalf validate --builtin", "nhalf validate runs.csv --fail-if 'p90>=40%'"),
     "calibrate": ("nhalf calibrate bench.csv -o my-stack.toml", "nhalf calibrate run.json@tp=8"),
@@ -72,13 +77,13 @@ QUESTIONS: Final = (
     ("Is TP over more GPUs worth it?", "nhalf decode MODEL --on SYSTEM"),
     ("Which layout for my GPUs and limit?", "nhalf plan MODEL --on SYSTEM --gpus 16"),
     ("Faster NICs, NVLink or HBM?", "nhalf buy MODEL --on SYSTEM"),
-    ("Is my cluster normal?", "nhalf fit nccl-tests.log"),
+    ("Is my cluster normal?", "nhalf doctor nccl-tests.log"),
     ("Who slows my run down?", "nhalf trace profiles/"),
 )
 """What people come with, and the command that answers."""
 _ROOMS: Final = (
     ("predict", "decode  plan  buy  whatif  compare  crossover  sweep"),
-    ("measure", "measure  fit  topo  trace  lint"),
+    ("measure", "measure  lab  fit  doctor  topo  trace  lint"),
     ("your data", "predict  validate  calibrate"),
     ("look up", "link  collective  simulate  catalog  explain"),
 )

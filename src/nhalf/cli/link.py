@@ -35,5 +35,6 @@ def link(link_or_latency: tuple[str, ...], sizes: tuple[str, ...]) -> None:
             rows="points",
             brief=lambda: report.brief(name, found, points),
             below=lambda canvas: report.write(found, points, origins, canvas),
+            found=found,
         )
     )

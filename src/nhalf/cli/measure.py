@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nhalf.cli import output, output_formats
+from nhalf.cli import flags, measure_loop, output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.errors import InputError
 from nhalf.evidence.probe.asked import Asked, requested
 from nhalf.evidence.probe.meeting import WORD
 from nhalf.evidence.probe.ranks import command
+from nhalf.evidence.probe.ranks import place as place_of
 from nhalf.loading.collective import parse_sizes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nhalf.evidence.probe.plan import Request
     from nhalf.evidence.probe.record import Record
+    from nhalf.loading.looping import Loops
 
 
 @click.command(cls=Grouped)
@@ -34,8 +38,10 @@ if TYPE_CHECKING:
 @click.option("--channels", metavar="LIST", help="Of sockets: tcp, unix, shm.  [default: all]")
 @click.option("--timing", metavar="LIST", help="isolated, back-to-back, graph.")
 @click.option("--pairs", metavar="all", help="'all': the matrix of every pair, with the slow ones marked.")
-@click.option("--overlap", is_flag=True, help="How much of a collective hides under computing.")
-@click.option("--fuse", metavar="LIST", help="m small collectives against one: 1,2,4,8.")
+@flags.inputs("measure")
+@click.option("--compute", is_flag=True, help="With --model: a product of the rank's share of a block before each.")
+@click.option("--overlap", is_flag=True, help="How much of a collective, or of a model's, hides under computing.")
+@click.option("--fuse", metavar="LIST", help="m small collectives, or of a model's, against one: 1,2,4,8.")
 @click.option("--fuse-size", default="16KiB", show_default=True, metavar="SIZE", help="The small one of --fuse.")
 @click.option(
     "--placement",
@@ -74,12 +80,17 @@ def measure(file: str | None, **given: Any) -> None:  # noqa: ANN401  click's va
     Without flags: messages between two processes of this machine, over TCP, Unix sockets and shared memory.
     `--backend mpi -n 4` adds collectives by mpiexec; `torchrun ... -m nhalf measure` uses your own torch. Two hosts:
     `nhalf measure --listen ADDRESS` on one, `nhalf measure --connect ADDRESS` with the word it prints on the other.
+    `--model M --tp 2` sends what a model sends, token by token.
     """
     from nhalf.evidence.probe import listening, session
     from nhalf.evidence.probe.progress import Progress, rescue
     from nhalf.evidence.probe.signals import Interrupts
 
-    sizes = given.pop("sizes")
+    sizes, said = given.pop("sizes"), {name: given.pop(name) for name in measure_loop.INPUTS}
+    looped = measure_loop.asked(given.pop("model"), said, given, None if _apart(given) else place_of(os.environ))
+    del given["compute"]
+    if looped is not None:
+        given |= {"loops": looped.programs, "ladder": looped.ladder}
     typed = command(sys.argv[2:] if sys.argv[1:2] == ["measure"] else [], os.environ)
     if given["connect"] and not given["word"] and WORD not in os.environ and sys.stdin and sys.stdin.isatty():
         given["word"] = click.prompt("Word that the host that listens printed", err=True)
@@ -101,21 +112,30 @@ def measure(file: str | None, **given: Any) -> None:  # noqa: ANN401  click's va
         progress.close()
         if target is not None:
             record.save(target)
-        _answer(record, request, file or "")
+        _answer(record, request, file or "", looped)
 
 
-def _answer(record: Record, request: Request, file: str) -> None:
+def _apart(given: Mapping[str, Any]) -> bool:
+    return given["listen"] is not None or given["connect"] is not None
+
+
+def _answer(record: Record, request: Request, file: str, looped: Loops | None) -> None:
     from nhalf.evidence.fit import fit
     from nhalf.evidence.probe.extras import of_run
     from nhalf.evidence.readers.nhalf_run import tables_of
     from nhalf.report import measure as report
+    from nhalf.report.view import View
 
     run = record.document()
     tables = [table for table in tables_of({**run, "doubts": []}, file) if table.rows and "fuse" not in table.label]
     found = None if request.pairs or not tables else fit(tables)
-    answer = report.Answer(fit=found, run=run, extras=of_run(run, pairs=request.pairs), file=file)
-    if output_formats.write(lambda: report.document(answer), "fits"):
+    answer = report.Answer(fit=found, run=run, extras=of_run(run, pairs=request.pairs or looped is not None), file=file)
+    if looped is not None:
+        measure_loop.answer(answer, looped)
         return
-    canvas = output.canvas()
-    report.write(answer, canvas)
-    output.write(canvas.text)
+    output_formats.show(
+        View(
+            document=lambda: report.document(answer), rows="fits", brief=lambda: report.brief(answer),
+            detail=lambda canvas: report.write(answer, canvas),
+        )
+    )  # fmt: skip

@@ -6,12 +6,20 @@ import json
 import os
 import re
 import sys
-from typing import Any
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nhalf.printable import shown, shown_json
 from nhalf.report.canvas import Canvas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nhalf.report.view import View
 
 NARROWEST = 60
 _COLUMNS = 100
@@ -38,8 +46,39 @@ def _columns() -> int:
         return _COLUMNS
 
 
+@dataclass(slots=True)
+class Kept:
+    """What a command that runs inside Python would print: its views, its text, and its warnings."""
+
+    views: list[View] = field(default_factory=list)
+    text: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+_KEPT: ContextVar[Kept | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def kept() -> Iterator[Kept]:
+    """Keep what commands print instead of printing it."""
+    found = Kept()
+    token = _KEPT.set(found)
+    try:
+        yield found
+    finally:
+        _KEPT.reset(token)
+
+
+def keeping() -> Kept | None:
+    """Return where what a command prints is kept; None where it is printed."""
+    return _KEPT.get()
+
+
 def write(text: str) -> None:
     """Write text to standard output."""
+    if (found := keeping()) is not None:
+        found.text += text
+        return
     click.echo(_shown(text), nl=False)
 
 
@@ -50,6 +89,9 @@ def write_json(document: dict[str, Any]) -> None:
 
 def warn(message: str) -> None:
     """Write a warning to standard error."""
+    if (found := keeping()) is not None:
+        found.warnings.append(message)
+        return
     tell(f"warning: {message}")
 
 

@@ -12,12 +12,10 @@ import click
 
 from nhalf.cli import output
 from nhalf.errors import InputError
-from nhalf.report.view import write_brief, write_everything
+from nhalf.report.view import Brief, View, write_brief, write_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from nhalf.report.view import View
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 Document = dict[str, Any]
@@ -79,6 +77,9 @@ def everything() -> bool:
 
 def show(view: View) -> None:
     """Write an answer in the form that is asked for: a document, its rows, the first screen, or everything."""
+    if (kept := output.keeping()) is not None:
+        kept.views.append(view)
+        return
     if write(view.document, view.rows):
         return
     canvas = output.canvas()
@@ -96,6 +97,9 @@ def write(make: Callable[[], Document], rows: str | Callable[[Document], Sequenc
 
     `rows` is the key under which the document holds the rows of its table, or what makes them of the document.
     """
+    if (kept := output.keeping()) is not None:
+        kept.views.append(View(document=make, rows=rows, brief=lambda: Brief(verdict=[kept.text.strip()])))
+        return False
     form = asked()
     if not form:
         return False

@@ -86,6 +86,7 @@ def _write(plans: Sequence[Named], every: bool, prices: Sequence[str | None]) ->
             brief=lambda: plan_brief.brief(found, asked),
             below=lambda canvas: report.write(found, asked, canvas),
             defaults=asked.defaults,
+            found=found,
         )
     else:
         after = plan_next.alone(plans, prices)

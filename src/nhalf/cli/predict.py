@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 import click
@@ -12,11 +13,18 @@ from nhalf.cli.help_pages import Grouped
 from nhalf.files.writing import write_text
 from nhalf.loading.case_options import options
 from nhalf.report import predict as report
+from nhalf.report.view import View
 
 
 @click.command(cls=Grouped)
 @click.argument("cases", metavar="CASES.csv")
-@click.option("-o", "--output", "target", metavar="OUT.csv", help="Where the table goes.  [default: standard output]")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    metavar="OUT.csv",
+    help="The table.  [default: the pipe; a terminal gets a summary]",
+)
 @flags.inputs("predict")
 @output_formats.option
 def predict(cases: str, target: str | None, stack: str | None, **defaults: str | None) -> None:
@@ -33,7 +41,8 @@ def predict(cases: str, target: str | None, stack: str | None, **defaults: str |
     flags.written_as(target, ".csv", "a table, which is written as CSV")
     chosen = options(stack, defaults)
     found = predictions(load(read_table(Path(cases)), chosen))
-    if not target or output_formats.asked():  # no page that says it
+    shown = bool(target) or sys.stdout.isatty()  # a table of 39 columns is for files and pipes
+    if not shown or output_formats.asked():  # no page that says it
         for each in assumptions(found.cases):
             if each.unusual:
                 output.warn(each.text)
@@ -41,13 +50,23 @@ def predict(cases: str, target: str | None, stack: str | None, **defaults: str |
             output.warn(doubt)
     if target:
         write_text(Path(target), report.table(found))
-    if output_formats.write(lambda: report.document(found), "rows"):
-        return
-    if target:
-        canvas = output.canvas()
-        measured = "tpot_s" in found.cases.table.header
-        read = f"head {shlex.quote(target)}  # its column predicted_tpot_s"
-        report.write(found, canvas, next_command=next_command.command("validate") if measured else read)
-        output.write(canvas.text)
-    else:
+    if not shown and not output_formats.asked():
         output.write(report.table(found))
+        return
+    command = _next(target, measured="tpot_s" in found.cases.table.header)
+    output_formats.show(
+        View(
+            document=lambda: report.document(found), rows="rows",
+            brief=lambda: report.brief(found, next_command=command),
+            detail=lambda canvas: report.write(found, canvas, next_command=command),
+        )
+    )  # fmt: skip
+
+
+def _next(target: str | None, *, measured: bool) -> str:
+    """Return the command to run next: a comparison where the table holds times, else what shows the predictions."""
+    if measured:
+        return next_command.command("validate")
+    if target:
+        return f"head {shlex.quote(target)}  # its column predicted_tpot_s"
+    return f"{next_command.command('predict', {'--output': 'predicted.csv'})}  # every row, with its range"

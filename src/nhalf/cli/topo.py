@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import click
@@ -14,7 +13,8 @@ from nhalf.cli import output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.cli.quantities import Count
 from nhalf.errors import InputError
-from nhalf.evidence.readers.source import Source
+from nhalf.evidence.readers.detection import text_of
+from nhalf.evidence.readers.source import sources
 from nhalf.evidence.readers.topo import read
 from nhalf.files.writing import write_text
 from nhalf.report import topo as report
@@ -31,15 +31,14 @@ from nhalf.report import topo as report
 def topo(source: str, system: str | None, pcie: int | None, save: str | None) -> None:
     """Read `nvidia-smi topo -m` from SOURCE (a file, or - for standard input) into links.
 
-    Each cell becomes a link under nvidia-smi's letters, and the weakest edge of the ring of GPUs is named.
+    Read are `rocm-smi --showtopo` and `amd-smi topology` as well. Each cell becomes a link under the tool's letters,
+    and the weakest edge of the ring of GPUs is named.
     """
     if save and not system:
         do = "add --on SYSTEM: the system of the catalogue that the rest of yours is like"
         raise InputError("--save is given without --on", where="--save", do=do)
-    stdin = source == "-"
-    log = Source(name="stdin", content=sys.stdin.buffer.read()) if stdin else Source(name=source, path=Path(source))
-    text = "\n".join(line.text.rstrip("\n") for line in log.lines())
-    found = machine(read(text, where=log.name), on=system, pcie=pcie)
+    log = sources(source)[0][0]
+    found = machine(read(text_of(log), where=log.name), on=system, pcie=pcie)
     if save and system:
         name = "-".join(re.findall(r"[a-z0-9]+", Path(save).stem.casefold())) or "my-box"
         like = store.find("system", system, where="--on")

@@ -36,7 +36,7 @@ def validate(
     from nhalf.loading.case_table import read_table
     from nhalf.loading.cases import cases as load
     from nhalf.loading.golden import SERVING, fitted_on
-    from nhalf.loading.measured import flags_of, measured_s, unflagged, unmeasured
+    from nhalf.loading.measured import flags_of, kept_tokens, measured_s, unflagged, unmeasured
     from nhalf.loading.predictions import predictions
     from nhalf.validate import gate, require, require_scored
     from nhalf.validate import validate as compare
@@ -53,9 +53,10 @@ def validate(
             output.warn(each.text)
     scored = unflagged(table)
     missing = int(np.sum(unmeasured(table, times)))
-    for text in report.left_out(flags=flags_of(table), unmeasured=missing):
-        output.warn(text)
     times[~scored] = np.nan
+    drafts = report.drafted(kept_tokens(table, times), times, compared=True) if cases else []
+    for text in [*report.left_out(flags=flags_of(table), unmeasured=missing), *drafts]:
+        output.warn(text)
     doubts = findings(loaded, times)
     if skip_doubtful:
         scored[[doubt.row for doubt in doubts]] = False

@@ -149,20 +149,23 @@ def evaluate(scenario: Scenario, wish: Wish, alike: tuple[int, ...] = ()) -> Can
     if wish.users is not None:
         wish = replace(wish, batches=(-(-wish.users // scenario.layout.replicas),))
     if wish.rate_per_s is not None:
-        wish = replace(wish, batches=(settled(scenario, wish.rate_per_s).batch,))
+        found = settled(scenario, wish.rate_per_s)
+        coming = wish.rate_per_s if found.settles else 0.0
+        wish = replace(wish, batches=(found.batch,))
+        scenario = replace(scenario, workload=replace(scenario.workload, requests_per_s=coming))
     asked = np.array(wish.batches or [dp * each for each in EACH], dtype=np.float64)
     asked = asked[asked >= dp]
     if not len(asked):
         return None
     if not wish.batches:
         asked = _with_largest(scenario, asked)
-    found = at_batches(scenario, asked)
-    fits = found.fit_codes > 0
+    at_all = at_batches(scenario, asked)
+    fits = at_all.fit_codes > 0
     if not wish.batches:
-        fits = fits & (found.running == found.batch)
+        fits = fits & (at_all.running == at_all.batch)
     if not np.any(fits):
         return None
-    kept = found if np.all(fits) else at_batches(scenario, asked[fits])
+    kept = at_all if np.all(fits) else at_batches(scenario, asked[fits])
     return Candidate(points=kept, alike=alike or (scenario.layout.expert_parallel,))
 
 

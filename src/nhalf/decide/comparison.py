@@ -13,6 +13,7 @@ from nhalf.collective import Op, Routed
 from nhalf.decide.levers import Lever, elasticities, levers
 from nhalf.decide.regime import Crossover, best, crossover
 from nhalf.decide.remedies import Remedy, remedies
+from nhalf.decide.requests import Waits, waits
 from nhalf.errors import NoAnswerError
 from nhalf.layout import Group
 from nhalf.points import Point, points
@@ -44,6 +45,11 @@ class Row(Point):
     def elasticities(self) -> dict[str, float]:
         """Return by how many per cent the step moves for one per cent of an input, by path."""
         return elasticities(self.scenario)
+
+    @cached_property
+    def waits(self) -> Waits | None:
+        """Return what its requests wait, None where none come."""
+        return waits(self)
 
     @property
     def crosses_nodes(self) -> bool:

@@ -101,7 +101,7 @@ def _step_s(scenario: Scenario, path: str, factor: float) -> float:
 
 STEP = 1e-4
 """Log step of the central difference; terms are smooth but for kinks where two of them cross."""
-_TABLES = ("stack.library.", "system.curve_factor")
+_TABLES = ("stack.library.", "system.curve_factor", "stack.first_token")
 """A tuner's constants and the doubt about measurements are no levers: `stack.software_factor` stands for them."""
 
 

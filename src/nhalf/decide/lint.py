@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf.decide.regime import TIE
 from nhalf.decide.scaling_curve import LABELS, Finding, curves
+from nhalf.evidence.waiting import is_mostly, sentence, waited_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ def lint(points: Sequence[Point], known: Mapping[tuple[str, str], Known]) -> lis
         about = known.get((label.get("model", ""), label.get("system", "")))
         if about is not None:
             found += [*_impossible(curve, about), *_boundary(curve, about), *_regime(curve, about)]
+        found += _waiting(curve, about.call_s if about else None)
     order = {"refused": 0, "warning": 1, "note": 2}
     return sorted(found, key=lambda finding: (order[finding.severity], finding.row))
 
@@ -163,6 +165,15 @@ def _impossible(curve: Sequence[Point], about: Known) -> Iterator[Finding]:
                 text=f"{1e3 * time:.3g} ms is less than reading the weights takes at the datasheet rate "
                      f"({1e3 * floor:.3g} ms): speculative decoding that is not said, or another dtype",
             )  # fmt: skip
+
+
+def _waiting(curve: Sequence[Point], modelled_s: float | None) -> Iterator[Finding]:
+    """Yield points whose all-reduces mostly wait for another rank."""
+    for point in curve:
+        parts = waited_s(point.call_s, point.pure_s, point.skew_s, modelled_s)
+        if parts is not None and is_mostly(*parts):
+            text = sentence(*parts, calls=point.calls or 0.0)
+            yield Finding(code="waiting", row=point.row, severity="warning", text=text)
 
 
 def _boundary(curve: Sequence[Point], about: Known) -> Iterator[Finding]:

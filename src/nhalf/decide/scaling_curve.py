@@ -16,13 +16,21 @@ LABELS: Final = ("model", "system", "engine", "version", "library", "mode", "wei
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One row of a curve: where it stands, devices, batch, and what was measured, None where the table does not say."""
+    """One row of a curve: where it stands, devices, batch, and what was measured, None where the table does not say.
+
+    `call_s` [s] is one of the `calls` of a step with its waiting, `pure_s` when no rank is late, `skew_s` how far apart
+    ranks come.
+    """
 
     row: int
     devices: int
     batch: float | None = None
     step_s: float | None = None
     tokens_per_s: float | None = None
+    calls: float | None = None
+    call_s: float | None = None
+    pure_s: float | None = None
+    skew_s: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -37,12 +45,14 @@ class Point:
 class Known:
     """What is known of a model on a system: the node, the batch at which collectives turn, and the floor of a step.
 
-    `turning_batch` is None where it is not known; `floor_s` [s] is the weights over the memory bandwidth of one device.
+    `turning_batch` is None where it is not known; `floor_s` [s] is the weights over the memory bandwidth of one device;
+    `call_s` [s] is what one all-reduce of a whole node is modelled to take, None where there is none.
     """
 
     devices_per_node: int
     turning_batch: float | None
     floor_s: float
+    call_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ class Engine(ABC):
     layout, `spellings` other names of flags; `backends` are its names in benchmarks of serving. `quantised_kv` is the
     dtype of the cache that a quantised model most likely runs with, empty where nothing is known. `even_ranks`: its own
     all-reduce runs on 2, 4, 6 and 8 ranks (thresholds.toml), and hands over to NCCL on others; `one_vendor`: its
-    library runs on the devices of one vendor only.
+    library runs on the devices of one vendor only. `newest` is the newest version that was measured anywhere.
     """
 
     name: ClassVar[str]
@@ -38,6 +38,7 @@ class Engine(ABC):
     quantised_kv: ClassVar[str] = ""
     even_ranks: ClassVar[bool] = False
     one_vendor: ClassVar[bool] = False
+    newest: ClassVar[str] = ""
     exchange_is_a_flag: ClassVar[bool] = True
 
     @abstractmethod

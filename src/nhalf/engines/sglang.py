@@ -23,6 +23,7 @@ class Sglang(Engine):
 
     name = "sglang"
     title = "SGLang"
+    newest = "0.5.20"
     start = "python -m sglang.launch_server"
     programs = ("sglang",)
     backends = ("sglang",)

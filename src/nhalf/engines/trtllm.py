@@ -25,6 +25,7 @@ class Trtllm(Engine):
 
     name = "trtllm"
     title = "TensorRT-LLM"
+    newest = "1.3.0rc20"
     start = "trtllm-serve"
     programs = ("trtllm-serve", "trtllm_serve")
     backends = ("trt", "tensorrt-llm")

@@ -24,6 +24,7 @@ class Vllm(Engine):
 
     name = "vllm"
     title = "vLLM"
+    newest = "0.31.0"
     start = "vllm serve"
     programs = ("vllm",)
     images = ("vllm-openai",)

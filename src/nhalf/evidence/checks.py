@@ -10,11 +10,13 @@ from nhalf import units
 from nhalf.collective import Op
 from nhalf.curve.surface import sent_share
 from nhalf.evidence.table import Note
+from nhalf.evidence.waiting import SAID, is_mostly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nhalf.evidence.curvefit import CurveFit
+    from nhalf.evidence.series import Series
     from nhalf.link import Link
     from nhalf.system import System
 
@@ -63,7 +65,7 @@ def expected_link(fit: CurveFit, system: System) -> Link:
     return fabric.inter_node if across else fabric.intra_node
 
 
-def _ceiling(fit: CurveFit, system: System) -> float:
+def ceiling(fit: CurveFit, system: System) -> float:
     """Return the bus bandwidth [bytes/s] that the links of a system allow the ranks of a fit.
 
     Rings across nodes run side by side over every NIC of a node, up to one for each of its ranks; a message between two
@@ -87,15 +89,21 @@ def _notes(fit: CurveFit) -> Iterator[Note]:
         sizes = ", ".join(units.format_size(size) for size in series.wrong_sizes_bytes)
         yield Note(code="wrong-results", text=f"the tool found wrong results at {sizes}: these rows are left out")
     if series.spikes.any():
-        shown = ", ".join(
-            f"{units.format_size(float(size))} ({units.format_time(float(time))})"
-            for size, time in zip(series.sizes_bytes[series.spikes], series.times_s[series.spikes], strict=True)
-        )
-        yield Note(code="spike", text=f"alone far above the neighbours, and left out of the fit: {shown}")
+        yield Note(code="spike", text=_spikes(series))
     yield from _of_form(fit)
     if fit.latency is not None and fit.latency.value < _FASTEST and (series.key.ranks or 2) > 1 and series.tool:
         yield Note(code="too-fast", text=f"a latency of {units.format_time(fit.latency.value)} is quicker than any "
                    "link: an error of units, or several operations counted as one")  # fmt: skip
+
+
+def _spikes(series: Series) -> str:
+    """Return which points stand alone above their neighbours, and how many times."""
+    known, odd = series.good, series.spikes
+    logs = np.log(series.sizes_bytes)
+    beside = np.exp(np.interp(logs[odd], logs[known], np.log(series.times_s[known])))
+    factors = zip(series.sizes_bytes[odd].tolist(), (series.times_s[odd] / beside).tolist(), strict=True)
+    named = [f"{units.format_size(size)} is {factor:.2g} times over its neighbours" for size, factor in factors]
+    return f"{', '.join(named)}: left out of the fit, so repeat {'it' if len(named) == 1 else 'them'}"
 
 
 def _of_form(fit: CurveFit) -> Iterator[Note]:
@@ -126,7 +134,7 @@ def _not_the_link(fit: CurveFit, system: System | None) -> Iterator[Note]:
                    "error of units (columns are seconds, time_us, time_ms), or software")  # fmt: skip
         return
     if system is not None and fit.bandwidth is not None:
-        link = _ceiling(fit, system)
+        link = ceiling(fit, system)
         seen = _bus_bandwidth(fit)
         if seen is not None and seen < link / _SLOW_LINK:
             yield Note(code="not-the-link", text=f"the largest messages see {units.format_bandwidth(seen)} of bus "
@@ -138,9 +146,10 @@ def _not_the_link(fit: CurveFit, system: System | None) -> Iterator[Note]:
     steps, nodes = 2 * (key.ranks - 1), key.nodes or -(-key.ranks // 8)
     plausible = _FLOOR + steps * _FLOOR_STEP + 2 * (nodes - 1) * _FLOOR_NODE
     if fit.floor_s > _SLOW_FLOOR * plausible:
+        waits = f": {SAID}" if is_mostly(plausible, fit.floor_s - plausible) else ""
         yield Note(code="not-the-link", text=f"a floor of {units.format_time(fit.floor_s)} is "
                    f"{fit.floor_s / plausible:.2g} times above any plausible one ({units.format_time(plausible)}): "
-                   f"configuration or software, not the link. Check {CHECKS}")  # fmt: skip
+                   f"configuration or software, not the link{waits}. Check {CHECKS}")  # fmt: skip
 
 
 def _bus_bandwidth(fit: CurveFit) -> float | None:
@@ -155,7 +164,7 @@ def _bus_bandwidth(fit: CurveFit) -> float | None:
 
 def _above_the_link(fit: CurveFit, system: System) -> list[Note]:
     """Return a note where the bus bandwidth exceeds the link: an all-reduce was then added up in the network."""
-    seen, link = _bus_bandwidth(fit), _ceiling(fit, system)
+    seen, link = _bus_bandwidth(fit), ceiling(fit, system)
     if seen is None or seen <= link:
         return []
     text = f"a bus bandwidth of {units.format_bandwidth(seen)} is above the link ({units.format_bandwidth(link)})"

@@ -37,6 +37,15 @@ class Change:
     high: float | None
     moved: bool | None
 
+    @property
+    def text(self) -> str:
+        """Return in words how the value changed."""
+        if self.low is None or self.high is None:
+            return f"{self.name} {self.ratio:.3g}x, without an interval"
+        if not self.moved:
+            return f"{self.name} unchanged ({self.low:.2g} to {self.high:.2g}x)"
+        return f"{self.name} {self.ratio:.2g}x ({self.low:.2g} to {self.high:.2g})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the change with SI units in its keys."""
         suffix = {"s": "s", "bytes/s": "bytes_per_s"}[self.unit]
@@ -58,6 +67,26 @@ class Comparison:
 
     changes: tuple[Change, ...]
     doubts: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """Return the ratios of the first pair of curves, None where no value is in both."""
+        if not self.changes:
+            return None
+        first = {each.name: each for each in self.changes if each.curve == self.changes[0].curve}
+        found: dict[str, Any] = {"curve": self.changes[0].curve}
+        for name in ("latency", "bandwidth"):
+            change = first.get(name)
+            found[f"{name}_ratio"] = change.ratio if change else None
+            found[f"{name}_ratio_low"] = change.low if change else None
+            found[f"{name}_ratio_high"] = change.high if change else None
+        return found
+
+    def sentences(self) -> list[str]:
+        """Return for each pair of curves what changed: `latency unchanged, bandwidth 3.1x (2.6 to 3.7)`."""
+        by_curve: dict[str, list[str]] = {}
+        for change in self.changes:
+            by_curve.setdefault(change.curve, []).append(change.text)
+        return [f"{curve}: {', '.join(texts)}" for curve, texts in by_curve.items()]
 
 
 def compare(this: Fit, other: Fit) -> Comparison:

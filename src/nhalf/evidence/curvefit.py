@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from nhalf.evidence import parameters
-from nhalf.evidence.identify import bandwidth_refusal, latency_refusal
+from nhalf.evidence import identify, parameters
 from nhalf.evidence.intervals import Estimate, median_spread
-from nhalf.evidence.lines import refit, robust_line
+from nhalf.evidence.lines import robust_line
 from nhalf.evidence.segments import Segment, Switch, modelled, split, switches
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nhalf.breakdown import Array
     from nhalf.curve import Line
     from nhalf.evidence.series import Series
     from nhalf.evidence.table import Figure, Note
 
-_FEW: Final = 3
 _DOUBLE: Final = 2.0
-_ON_THE_LINE: Final = 0.5
 _WIDEST_GAP: Final = 16.0
 """Between two sizes this many times apart a line of log against log misses the doubling of alpha + n / beta by up to a
 third (sizes at n_1/2 / 4 and 4 n_1/2: 0.64 n_1/2); further apart nothing is said but the two sizes."""
@@ -33,10 +32,11 @@ class CurveFit:
     """What was fitted to one series, and the reason for each value that it does not hold.
 
     `latency` [s] is the fixed time of the whole operation, from the first segment; `bandwidth` [bytes/s] counts the
-    size column, from the last; each is None when its refusal says why, and a refused value that is worth a guess (two
-    or three sizes) is an Estimate without an interval. `floor_s` [s] is the smallest time of the segments. `line` is
-    the best single line, with its misfit. `notes` say what else to know, and `misconfigured` that the numbers
-    describe software rather than a link, so that n_1/2 is no advice.
+    size column, from the last; each is None when its refusal says why: its interval is open or wider than a decade,
+    and `limits` hold what it still says of both (low and high). `on_floor` and `on_ceiling` tell whether the sweep saw
+    them. `floor_s` [s] is the smallest time of the segments. `line` is the best single line, with its misfit. `notes`
+    say what else to know, and `misconfigured` that the numbers describe software rather than a link, so that n_1/2 is
+    no advice.
     """
 
     series: Series
@@ -46,6 +46,9 @@ class CurveFit:
     bandwidth: Estimate | None = None
     latency_refusal: str = ""
     bandwidth_refusal: str = ""
+    limits: Mapping[str, Estimate] = field(default_factory=dict)
+    on_floor: bool = False
+    on_ceiling: bool = False
     floor_s: float | None = None
     misconfigured: bool = False
     notes: tuple[Note, ...] = field(default=())
@@ -103,7 +106,7 @@ class CurveFit:
 
     def _doubling(self) -> int | None:
         """Return the index of the last point within twice the floor; None when no later point exceeds it."""
-        if self.floor_s is None or self.latency_refusal:
+        if self.floor_s is None or self.latency is None or self.latency.value < identify.OWN_SHARE * self.floor_s:
             return None
         _, times = self.fitted_points
         below = np.nonzero(times <= _DOUBLE * self.floor_s)[0]
@@ -131,6 +134,25 @@ class CurveFit:
         spreads = [median_spread(run) for run in self.series.runs]
         return float(np.median(spreads)) if spreads else 0.0
 
+    @property
+    def point_noise(self) -> float:
+        """Return the relative standard deviation of a point: that of its repeats, or that around the segments."""
+        sizes, times = self.fitted_points
+        if not self.segments or len(times) <= 2 * len(self.segments):
+            return self.repeat_noise
+        misfit = np.log(times / modelled(self.segments, sizes))
+        freedom = len(times) - 2 * len(self.segments)
+        return max(self.repeat_noise, math.sqrt(float(misfit @ misfit) / freedom))
+
+    def times_at(self, sizes_bytes: Array) -> Array:
+        """Return the times [s] of the segments at some sizes [bytes], or between the points where there are none."""
+        sizes, times = self.fitted_points
+        found: Array = np.exp(np.interp(np.log(sizes_bytes), np.log(sizes), np.log(times)))
+        for segment in self.segments:
+            inside = (sizes_bytes >= segment.from_bytes) & (sizes_bytes <= segment.to_bytes)
+            found[inside] = segment.times_s(sizes_bytes[inside])
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fit with the keys of the contract, in SI units; unknown is None."""
         key, line = self.series.key, self.line
@@ -147,7 +169,12 @@ class CurveFit:
             "size_is": self.series.size_is or None,
             "points": self.series.rows,
         }
-        found |= _of_estimate(self.latency, "latency", "s") | _of_estimate(self.bandwidth, "bandwidth", "bytes_per_s")
+        for name, unit in (("latency", "s"), ("bandwidth", "bytes_per_s")):
+            value = getattr(self, name)
+            found |= {
+                **_of_estimate(value or self.limits.get(name), name, unit),
+                f"{name}_{unit}": value and value.value,
+            }
         found |= {
             **_of_interval(self.half_size_bytes, self.half_size_interval_bytes, "half_size"),
             "floor_s": self.floor_s,
@@ -168,13 +195,12 @@ class CurveFit:
 
 
 def _seen(found: Estimate) -> Estimate | None:
-    return None if parameters.too_vague(found, "") else found
+    return None if identify.is_open(found) else found
 
 
 def _of_estimate(found: Estimate | None, name: str, unit: str) -> dict[str, Any]:
     return {
-        f"{name}_{unit}": found.value if found else None,
-        f"{name}_low_{unit}": found.low if found else None,
+        f"{name}_low_{unit}": found.low or None if found else None,
         f"{name}_high_{unit}": found.high if found else None,
         f"{name}_interval_from": found.because or None if found else None,
     }
@@ -202,56 +228,36 @@ def _of_segment(segment: Segment, found: tuple[Estimate | None, Estimate | None]
 
 def fit_series(series: Series) -> CurveFit:
     """Return the fit of one series; what it does not hold is refused with the reason, never an error."""
-    count = int(series.good.sum())
-    if count == 0 or series.figures:
+    if not series.good.any() or series.figures:
         return _of_figures(series)
-    good = series.good
-    sizes, times = series.sizes_bytes[good], series.times_s[good]
-    if count <= _FEW:
-        return _of_few(series, sizes, times)
+    sizes, times = series.sizes_bytes[series.good], series.times_s[series.good]
+    refusal = identify.nothing_to_fit(series)
+    if refusal:
+        # Several times of one size may be those of several implementations, so the smallest is not their median.
+        only = series.runs[int(np.nonzero(series.good)[0][0])]
+        floor_s = float(times.min() if len(sizes) > 1 else only.min())
+        return CurveFit(series=series, latency_refusal=refusal, bandwidth_refusal=refusal, floor_s=floor_s)
     segments = split(sizes, times)
     line, _ = robust_line(sizes, times)
     floor_s = float(modelled(segments, sizes).min())
-    no_latency = latency_refusal(series, segments, floor_s)
-    no_bandwidth = bandwidth_refusal(series, segments, floor_s)
-    latency = None if no_latency else parameters.latency(series, segments[0], line)
-    bandwidth = None if no_bandwidth else parameters.bandwidth(series, segments[-1], line)
-    if latency is not None and (vague := parameters.too_vague(latency, "the latency")):
-        no_latency, latency = vague, None
-    if bandwidth is not None and (vague := parameters.too_vague(bandwidth, "the bandwidth")):
-        no_bandwidth, bandwidth = vague, None
+    low, high = (seen(series, segments, floor_s) for seen in (identify.on_floor, identify.on_ceiling))
+    latency = parameters.latency(series, segments[0], line, seen=low)
+    grows = math.isfinite(segments[-1].bandwidth_bytes_per_s)
+    bandwidth = parameters.bandwidth(series, segments[-1], line, seen=high) if grows else None
+    no_latency = identify.latency_refusal(series, latency)
+    no_bandwidth = identify.bandwidth_refusal(series, segments[-1], bandwidth)
+    limits = {} if series.streamed else {"latency": latency}
     return CurveFit(
         series=series,
         segments=segments,
         line=line,
-        latency=latency,
-        bandwidth=bandwidth,
+        latency=None if no_latency else latency,
+        bandwidth=None if no_bandwidth else bandwidth,
         latency_refusal=no_latency,
         bandwidth_refusal=no_bandwidth,
-        floor_s=floor_s,
-    )
-
-
-def _of_few(series: Series, sizes: Array, times: Array) -> CurveFit:
-    """Return the fit of one to three sizes: a time, and a guess without an interval where the line allows one."""
-    # Several times of one size may be those of several implementations, so the smallest is not their median.
-    only = series.runs[int(np.nonzero(series.good)[0][0])]
-    floor_s = float(times.min() if len(sizes) > 1 else only.min())
-    refusal = latency_refusal(series, (), floor_s)
-    found = CurveFit(series=series, latency_refusal=refusal, bandwidth_refusal=refusal, floor_s=floor_s)
-    if len(sizes) == 1 or series.key.ranks == 1:
-        return found
-    (alpha,), (inverse,) = refit(sizes, times[None, :], np.ones(len(sizes)))
-    line, _ = robust_line(sizes, times)
-    latency = Estimate(value=float(alpha)) if alpha > _ON_THE_LINE * floor_s and not series.streamed else None
-    bandwidth = Estimate(value=float(1.0 / inverse)) if inverse * sizes[-1] > _ON_THE_LINE * times[-1] else None
-    return CurveFit(
-        series=series,
-        line=line,
-        latency=latency,
-        bandwidth=bandwidth,
-        latency_refusal=refusal,
-        bandwidth_refusal=refusal,
+        limits=limits if bandwidth is None else {**limits, "bandwidth": bandwidth},
+        on_floor=low and not series.streamed,
+        on_ceiling=high,
         floor_s=floor_s,
     )
 

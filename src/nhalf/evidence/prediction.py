@@ -95,7 +95,7 @@ class Curve:
     def _ceiling(self) -> float | None:
         """Return the bandwidth [bytes/s] that large messages should reach, when the sweep did not see it itself."""
         link, op = self.link_bandwidth_bytes_per_s, self.fit.series.key.op
-        if link is None or not self.fit.bandwidth_refusal or self.ranks < 2 or op is None:  # noqa: PLR2004  one sends nothing
+        if link is None or self.fit.on_ceiling or self.ranks < 2 or op is None:  # noqa: PLR2004  one sends nothing
             return None
         doubled = op is Op.ALL_REDUCE
         known = _EFFICIENCY[doubled]
@@ -108,7 +108,7 @@ class Curve:
 
     def _below(self, asked: Array, log_time: Array) -> tuple[Array, Array]:
         doublings = np.log2(self.fit.fitted_points[0][0] / asked)
-        if not self.fit.latency_refusal:
+        if self.fit.on_floor:
             floor = np.full(len(asked), math.log(self.fit.floor_s or 1.0))
             return floor, self._noise + spread.held(doublings)
         return log_time, self._noise + _BELOW * doublings**_BELOW_POWER
@@ -116,7 +116,7 @@ class Curve:
     def _above(self, asked: Array, log_time: Array) -> tuple[Array, Array]:
         sizes, times = self.fit.fitted_points
         doublings = np.log2(asked / sizes[-1])
-        if not self.fit.bandwidth_refusal:
+        if self.fit.on_ceiling:
             line = np.log(self.fit.segments[-1].times_s(asked))
             return (line + log_time) / 2.0, self._noise + spread.held(doublings)
         if self._ceiling is not None:

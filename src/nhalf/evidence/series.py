@@ -63,7 +63,8 @@ class Series:
     `low_s` and `high_s` [s] bound each median by what was printed; `in_place_s` [s] is nan where there was none.
     `rows` counts what was read, `spikes` marks the points that stand alone far above their neighbours, and
     `wrong_sizes_bytes` are those whose results were wrong; both are left out. `streamed`, `size_is`, `figures`,
-    `notes` and `skipped` are as in the table it came from.
+    `notes`, `skipped` and `refusal` are as in the table it came from; `device` is what the ranks ran on, where the log
+    names it.
     """
 
     key: SeriesKey
@@ -76,12 +77,14 @@ class Series:
     runs: tuple[Array, ...]
     spikes: Flags
     tool: str = ""
+    device: str = ""
     size_is: SizeIs = ""
     streamed: bool = False
     wrong_sizes_bytes: tuple[float, ...] = ()
     figures: tuple[Figure, ...] = ()
     notes: tuple[Note, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    refusal: str = ""
 
     @property
     def good(self) -> Flags:
@@ -115,11 +118,13 @@ def of_table(table: Table) -> Series:
         rows=len(points) + len(table.figures),
         wrong_sizes_bytes=tuple(wrong),
         tool=table.tool,
+        device=table.environment.get("device", ""),
         size_is=table.size_is,
         streamed=table.streamed,
         figures=table.figures,
         notes=table.notes,
         skipped=table.skipped,
+        refusal=table.refusal,
     )
 
 

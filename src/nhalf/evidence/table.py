@@ -84,7 +84,8 @@ class Table:
     `moe-dispatch`); a point-to-point test has op `send-recv`. `label` tells tables of one file apart that differ in
     nothing else (`scope warp`, `P2P disabled`). `streamed`: the tool keeps many messages under way and times the
     stream, so its smallest time is a gap, not a latency. `environment` holds only keys that a reader names.
-    `stands_for` counts the runs of one sweep of which this one was kept.
+    `stands_for` counts the runs of one sweep of which this one was kept. `refusal` says why the times are not those of
+    a transfer, so that they give neither a latency nor a bandwidth; empty where they are.
     """
 
     file: str
@@ -105,6 +106,7 @@ class Table:
     notes: tuple[Note, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     stands_for: int = 1
+    refusal: str = ""
 
     @property
     def rows(self) -> int:

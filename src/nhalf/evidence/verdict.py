@@ -8,6 +8,7 @@ from nhalf import units
 
 if TYPE_CHECKING:
     from nhalf.evidence.curvefit import CurveFit
+    from nhalf.evidence.intervals import Estimate
 
 QUANTITIES = {
     "isolated": "isolated calls",
@@ -42,39 +43,43 @@ def _numbers(fit: CurveFit) -> str:
         why = next(note.text for note in fit.notes if note.code == "not-the-link")
         return f"not the link: {why.partition('. ')[0]}"
     parts = []
-    half = fit.half_size_bytes
-    guess = " (an estimate without an interval)" if _is_guess(fit) else ""
-    if fit.latency is not None and fit.floor_s is not None and not fit.latency_refusal:
-        parts.append(f"{units.format_time(fit.floor_s)} floor")
-    elif fit.latency is not None:
-        parts.append(f"latency {units.format_time(fit.latency.value)}{guess}")
-    if half is not None:
-        parts.append(f"n_1/2 {units.format_size(half)}")
-    elif fit.bandwidth is not None:
-        parts.append(f"bandwidth {units.format_bandwidth(fit.bandwidth.value)}{guess}")
-    if not parts and fit.floor_s is not None:
+    if fit.latency is not None:
+        seen = fit.on_floor and fit.floor_s is not None
+        parts.append(
+            f"{units.format_time(fit.floor_s or 0.0)} floor" if seen else f"latency {within(fit.latency, 's')}"
+        )
+    if fit.bandwidth is not None:
+        parts.append(f"bandwidth {within(fit.bandwidth, 'bytes/s')}")
+    if fit.half_size_bytes is not None:
+        parts.append(f"n_1/2 {units.format_size(fit.half_size_bytes)}")
+    if not parts and fit.floor_s is not None and not fit.segments:
         return f"{_single(fit)}, neither a latency nor a bandwidth: {fit.latency_refusal}"
     if fit.latency is None:
         parts.append(f"latency not measured: {fit.latency_refusal}")
     if fit.bandwidth is None:
         parts.append(f"bandwidth not measured: {fit.bandwidth_refusal}")
-    sentence = ", ".join(parts)
-    return sentence + _regimes(fit)
+    return ", ".join(parts) + _regimes(fit)
+
+
+def within(found: Estimate, unit: str) -> str:
+    """Return a value with its 95 % interval: `411 GB/s (383 to 416 GB/s)`."""
+    value = units.format_value(found.value, unit)
+    if found.low is None or found.high is None:
+        return f"{value} (an estimate without an interval)"
+    low, high = units.format_value(found.low, unit), units.format_value(found.high, unit)
+    number, _, ends_in = low.partition(" ")
+    return f"{value} ({number if high.endswith(f' {ends_in}') else low} to {high})"
 
 
 def _regimes(fit: CurveFit) -> str:
-    """Return up to which size a wider link helps little: where bytes are at most half of the time."""
+    """Return up to which size latency is more than half of the time, so that a wider link helps little."""
     double, between = fit.double_floor_size_bytes, fit.double_floor_between_bytes
     if double is not None:
-        return f"; below {units.format_size(double)} a wider link buys little, a quarter at most for twice the width"
+        return f"; latency counts more than bytes up to {units.format_size(double)}"
     if between is None:
         return ""
     low, high = map(units.format_size, between)
-    return f"; up to {low} a wider link buys little, from {high} on bytes count; no size between was run"
-
-
-def _is_guess(fit: CurveFit) -> bool:
-    return any(each is not None and each.low is None and each.high is None for each in (fit.latency, fit.bandwidth))
+    return f"; latency counts more than bytes up to {low}, bytes from {high} on; no size between was run"
 
 
 def _single(fit: CurveFit) -> str:

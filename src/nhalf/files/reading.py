@@ -6,12 +6,15 @@ import codecs
 import json
 import os
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any, Final
 
 from nhalf.errors import InputError
 
+STDIN: Final = "-"
+"""The name of standard input, wherever a file is named."""
 LARGEST_BYTES: Final = 64 * 2**20
 """A configuration or scenario larger than this is something else [bytes]."""
 _LARGEST_TOML: Final = 8 * 2**20
@@ -102,7 +105,7 @@ def encoding(head: bytes) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file, in UTF-8, UTF-16 or UTF-32; a byte order mark at its start is dropped.
+    """Return the text of a file, in UTF-8, UTF-16 or UTF-32, without its byte order mark; `-` is standard input.
 
     Raises
     ------
@@ -111,11 +114,14 @@ def read_text(path: Path) -> str:
     """
     where = str(path) if len(str(path)) <= _LONGEST_NAME else f"{str(path)[:_LONGEST_NAME]}..."
     try:
-        path.stat()
-        if not path.is_file():
-            raise InputError("this is no regular file", where=where, do="name a file")
-        with path.open("rb") as file:
-            content = file.read(LARGEST_BYTES + 1)
+        if where == STDIN and sys.stdin is not None:
+            content = sys.stdin.buffer.read(LARGEST_BYTES + 1)
+        else:
+            path.stat()
+            if not path.is_file():
+                raise InputError("this is no regular file", where=where, do="name a file")
+            with path.open("rb") as file:
+                content = file.read(LARGEST_BYTES + 1)
     except OSError as error:
         raise InputError(
             f"the file cannot be read: {error.strerror or error}", where=where, do="check the path"

@@ -8,25 +8,27 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.errors import InputError
+from nhalf.evidence.waiting import sentence
+from nhalf.loading.measured import LONGEST_S
+from nhalf.loading.waiting import columns, of_group
 from nhalf.predict.response import CONSTANTS, response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from nhalf.breakdown import Array
     from nhalf.loading.case_table import Table
     from nhalf.loading.cases import Cases, Group
+    from nhalf.loading.waiting import Waiting
 
 REPEAT: Final = 0.18
 """A repeated run differs by more than 18 % once in ten times (the house's decode-step note): beyond it is no noise."""
-LONGEST_S: Final = 2.0
-"""A time per token that is longer [s], and many times what is predicted, was written in another unit."""
 _MANY: Final = 10.0
 _UNITS: Final = {"ms": 1e3, "us": 1e6}
 _NAMES: Final = ("id", "curve", "source", "file")
 """Columns that name a measurement: one that was written down twice may have two names."""
 _ABOUT: Final = 3.0
-"""The 855 measured steps that ship are 0.57 to 2.7 times their prediction: a wrong unit is as near to its factor."""
+"""The 1,167 measured steps that ship are 0.63 to 3.8 times their prediction: a wrong unit is as near to its factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ def findings(cases: Cases, measured_s: Array) -> list[Finding]:
         The times are in another unit: nothing that is fitted to them or judged by them would hold.
     """
     table = cases.table
+    said = columns(table)
     found = list(_duplicates(table, measured_s))
     predicted_s = np.full(len(measured_s), np.nan)
     for group in cases.groups:
@@ -59,6 +62,7 @@ def findings(cases: Cases, measured_s: Array) -> list[Finding]:
         predicted_s[group.rows] = steps.step_s({name: getattr(stack, name) for name in CONSTANTS}) / kept
         found += _below_bound(table, group, measured_s, steps.bound_s / kept)
         found += _falling(table, group, measured_s)
+        found += _waiting(table, of_group(group, steps, measured_s, said))
     _require_seconds(table, measured_s, predicted_s)
     found += _units(table, measured_s, predicted_s)
     return sorted(found, key=lambda finding: (finding.row, finding.code))
@@ -90,6 +94,15 @@ def _require_seconds(table: Table, measured_s: Array, predicted_s: Array) -> Non
                 f"{np.sum(like)} of {len(ratio)} runs",
                 where=table.path, allowed="seconds per output token", do=f"divide the column by {factor:,.0f}",
             )  # fmt: skip
+
+
+def _waiting(table: Table, waits: Sequence[Waiting]) -> Iterator[Finding]:
+    """Yield rows whose all-reduces mostly wait for another rank, as their columns or their times say."""
+    for each in waits:
+        if each.mostly:
+            said = sentence(each.rest_s, each.waited_s, calls=each.calls)
+            asked = "" if each.told else "; the columns calls, call_us, pure_us and skew_us would tell"
+            yield _finding(table, each.row, "waiting", said + asked)
 
 
 def _duplicates(table: Table, measured_s: Array) -> Iterator[Finding]:

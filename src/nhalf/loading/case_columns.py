@@ -72,9 +72,9 @@ def _numbers(texts: Sequence[str], name: str, refused: list[str]) -> Array:
 
 
 def number_of(text: str) -> float:
-    """Return the number of a cell, NaN where it is none; digits of other alphabets, which Python reads, are none."""
+    """Return the number of a cell, NaN where it is none; what only Python reads, such as `1_0`, is none."""
     try:
-        return float(text) if text.isascii() else math.nan
+        return float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         return math.nan
 

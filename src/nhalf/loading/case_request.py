@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nhalf.catalog import store
 from nhalf.errors import InputError, did_you_mean
 from nhalf.loading.case_columns import DEGREES, degree
 from nhalf.loading.choices import Request
 from nhalf.loading.degrees import Degrees
 from nhalf.loading.dtypes import DTYPES
+from nhalf.loading.engine_version import is_version
 from nhalf.loading.inputs import of_part
 from nhalf.loading.model import model_of
 from nhalf.transformer import BITS, KV_BYTES
@@ -41,12 +43,18 @@ def request_of(cells: Mapping[str, str], at: Mapping[str, Array], stack: StackFi
         degrees=degrees,
         weights=_weights(cells, transformer, stored),
         kv=_cache(cells),
-        engine=cells["engine"] or None,
+        engine=_engine(cells),
         library=cells["library"] or None,
         mode=cells["mode"] or None,
         stack=stack,
         load=_load({**at, "batch": np.maximum(at["batch"] / replicas, 1.0)}),
     ).updated(options, lambda row: row.column)
+
+
+def _engine(cells: Mapping[str, str]) -> str | None:
+    """Return the engine of rows with its version, where a cell is one; None where they name no engine."""
+    name, version = cells["engine"], cells["engine_version"].strip()
+    return f"{name}=={version}" if name and "==" not in name and is_version(version) else name or None
 
 
 def _weights(cells: Mapping[str, str], transformer: Transformer, stored: str) -> str:
@@ -86,7 +94,8 @@ def _degrees(cells: Mapping[str, str], transformer: Transformer) -> Degrees:
     InputError
         A degree is no whole number, or the degrees of experts do not multiply out.
     """
-    given = {name: degree(cells[name], name) for name in DEGREES}
+    whole = {"node": str(store.system(cells["system"])[0].fabric.devices_per_node)}
+    given = {name: degree(whole.get(cells[name], cells[name]), name) for name in DEGREES}
     dense = transformer.mixture is None
     experts = given["tp"] * given["attention_dp"]
     stated = (cells["moe_tp"], cells["moe_ep"])

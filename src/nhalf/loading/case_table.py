@@ -58,14 +58,25 @@ class Table:
 
 
 def read_table(path: Path) -> Table:
-    """Return the table in a CSV file.
+    """Return the table in a CSV file; `-` is standard input.
 
     Raises
     ------
     InputError
-        The file cannot be read, has no rows, or a row has another number of cells than the header.
+        The file cannot be read, or is no table.
     """
-    rows, lines = _rows(path)
+    return table_of(read_text(path), path)
+
+
+def table_of(text: str, path: Path) -> Table:
+    """Return the table that a text is; `path` names it in messages.
+
+    Raises
+    ------
+    InputError
+        It has no rows, or a row has another number of cells than the header.
+    """
+    rows, lines = _rows(text, path)
     if len(rows) < 2:  # noqa: PLR2004  a header and one row
         raise InputError("there are no rows below a header", where=str(path), allowed="a CSV file with a header")
     header = tuple(name.strip() for name in rows[0])
@@ -84,15 +95,15 @@ def read_table(path: Path) -> Table:
     return Table(path=str(path), header=header, rows=rows[1:], lines=lines[1:])
 
 
-def _rows(path: Path) -> tuple[list[list[str]], list[int]]:
-    """Return the rows of a CSV file and the line where each begins; a quoted cell may go over several.
+def _rows(text: str, path: Path) -> tuple[list[list[str]], list[int]]:
+    """Return the rows of a CSV text and the line where each begins; a quoted cell may go over several.
 
     Raises
     ------
     InputError
-        The file cannot be read or is no CSV, such as one with a quote that is never closed.
+        It is no CSV, such as one with a quote that is never closed.
     """
-    reader = csv.reader(io.StringIO(read_text(path)), strict=True)
+    reader = csv.reader(io.StringIO(text), strict=True)
     rows: list[list[str]] = []
     lines: list[int] = []
     begin = 1

@@ -37,6 +37,7 @@ FLAGGED = {row.path: row.on_command_line for row in BY_NAME.values() if row.path
     **dict.fromkeys(("stack.remedies.bypassed_s", "stack.remedies.through_kernel_s"), "--kernel-bypass"),
 }
 """Inputs that a flag sets, for which there are several values in one answer."""
+_MAY_BE_ZERO: Final = ("software_factor", "_layer_factor", "_share", "_sharing", "_concentration")
 
 
 TRANSPORT: Final = "system.transport"
@@ -99,7 +100,7 @@ def _check(path: str, value: float, text: str) -> None:
     where = f"--set {path}"
     if path.endswith("_efficiency") and not 0 < value <= 1:
         raise InputError(f"{text!r} is no share of a datasheet rate", where=where, allowed="more than 0, at most 1")
-    may_be_zero = unit_of(path) == "s" or path.endswith(("software_factor", "_layer_factor", "_share", "_sharing"))
+    may_be_zero = unit_of(path) == "s" or path.endswith(_MAY_BE_ZERO)
     if value == 0 and not may_be_zero:
         raise InputError(f"{text!r} is zero", where=where, allowed="more than 0")
     least, most = _REASON[unit_of(path)]

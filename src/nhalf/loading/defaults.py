@@ -10,6 +10,7 @@ from nhalf.collective import Mode
 from nhalf.errors import InputError
 from nhalf.loading import peers
 from nhalf.loading.dtypes import known
+from nhalf.loading.engine_version import split_version
 from nhalf.loading.inputs import BY_NAME, NAME_OF
 from nhalf.loading.kv_rule import default_kv
 from nhalf.transformer import WEIGHT_BYTES
@@ -43,7 +44,7 @@ def completed(request: Request, transformer: Transformer, stored: str = "") -> t
     if request.weights is None:
         reason = "the name says so" if stored else "the config says so"
         chosen.append(("weights", stored or transformer.weight_dtype, reason))
-    engine = store.find("engine", request.engine or "vllm", where="--engine")
+    engine = store.find("engine", split_version(request.engine or "vllm")[0], where="--engine")
     found: list[Default] = []
     if request.kv is None:
         weights = known(request.weights or stored or transformer.weight_dtype, WEIGHT_BYTES, "--weights")

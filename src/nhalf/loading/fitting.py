@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
+import re
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
 from nhalf.catalog import store
 from nhalf.errors import InputError, WeakEvidenceError
-from nhalf.evidence.decode_messages import marks
+from nhalf.evidence.comparison import compare
+from nhalf.evidence.decode_messages import ACTIVATION_BYTES, marks
 from nhalf.evidence.fit import fit
 from nhalf.evidence.reading import completed
 from nhalf.loading.model import transformer_of
@@ -19,6 +21,7 @@ from nhalf.loading.readers import not_empty
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from nhalf.evidence.comparison import Comparison
     from nhalf.evidence.decode_messages import Mark
     from nhalf.evidence.fit import Fit
     from nhalf.evidence.gate import Gate
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
 
 BATCHES = "1,8,64"
 """The batches whose messages are marked where none are named."""
+THEMSELVES: Final = "FILE..."
+"""What `--compare` alone stands for: the logs that are named are compared with the first of them."""
+_BOARDS: Final = ("pcie", "nvl")
+"""Forms of a device that have links of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -116,12 +123,68 @@ def judged(found: Fit, asked: Sequence[Gate]) -> tuple[list[str], WeakEvidenceEr
     return tripped, unknown
 
 
-def used_for(model: str | None, said: Told) -> dict[str, Any]:
-    """Return which step a link is used for, as far as the flags say."""
-    found: dict[str, Any] = {"model": model} if model else {}
-    if said.system is not None:
-        found |= {"system": said.system.name, "devices_per_node": said.system.fabric.devices_per_node}
-    return found
+def examined(found: Fit) -> str:
+    """Return the verdict of the doctor in one line, where a system is named; empty otherwise."""
+    if found.system is None:
+        return ""
+    from nhalf.loading.doctoring import first_line
+
+    return first_line(found)
+
+
+def used_for(model: str | None, said: Told, found: Fit) -> dict[str, Any]:
+    """Return which step a link is used for, as far as the flags, or the devices that a log names, say."""
+    answer: dict[str, Any] = {"model": model} if model else {}
+    device = next((curve.series.device for curve in found.curves if curve.series.device), "")
+    system = said.system
+    if system is None and (name := system_of_device(device)):
+        system = store.system(name)[0]
+        answer["named"] = device
+    if system is not None:
+        answer |= {"system": system.name, "devices_per_node": system.fabric.devices_per_node}
+    return answer
+
+
+def system_of_device(device: str) -> str:
+    """Return the system of the catalogue whose devices have a name such as `NVIDIA B200`, empty where none has.
+
+    Of several it is the plainest: the name with most words of the device's, then the shortest.
+    """
+    words = re.findall(r"[a-z0-9]+", device.lower())
+    best, most = "", 0
+    for name in sorted(store.names("system"), key=lambda name: (len(name), name)):
+        parts = name.split("-")
+        model = next((part for part in parts if part[-1:].isdigit() or part[:2] == "mi" or part == "l40s"), "")
+        shared = sum(any(word.startswith(part) for word in words) for part in parts if len(part) > 1)
+        if model in words and shared > most and all(word in parts for word in words if word in _BOARDS):
+            best, most = name, shared
+    return best
+
+
+def compared(logs: Sequence[str], other: str | None, said: Told, found: Fit) -> tuple[Comparison | None, Fit]:
+    """Return what changed from one log to another, and the fit of all their curves.
+
+    `other` is the log to compare with, or `THEMSELVES`: then it is the first of the logs with the rest.
+
+    Raises
+    ------
+    InputError
+        A log cannot be read, or there is no second one.
+    """
+    if other is None:
+        return None, found
+    if other == THEMSELVES:
+        if len(logs) < 2:  # noqa: PLR2004  a log is compared with another
+            raise InputError("there is one log", where="--compare", allowed="nhalf fit BEFORE AFTER --compare")
+        before, after = fitted(logs[:1], said)[0], fitted(logs[1:], said)[0]
+        return compare(after, before), found
+    before = fitted((other,), said)[0]
+    return compare(found, before), replace(found, curves=(*before.curves, *found.curves))
+
+
+def message_bytes(model: str | None) -> float | None:
+    """Return what a model's all-reduce takes for each sequence [bytes], None without a model."""
+    return None if model is None else ACTIVATION_BYTES * transformer_of(model).hidden_size
 
 
 def unread(refused: Sequence[InputError]) -> InputError:

@@ -22,6 +22,8 @@ SCENARIO: Final = ("decode", "plan", "sweep", "buy", "whatif", "compare")
 """The commands that take every input of a scenario."""
 TABLES: Final = ("predict", "validate", "calibrate")
 """The commands about tables of runs, whose flags say what a table does not."""
+LOOP: Final = "measure"
+"""The command that plays the messages of a model: of its inputs those that say what is sent."""
 PROMPT, OUTPUT = 1024, 512
 """The lengths of a request where a plan is asked for and none are given [tokens]: a chat."""
 
@@ -95,17 +97,19 @@ _LEGAL: Final = "Tensor-parallel degrees.  [default: those of 2,4,8,16 that are 
 _MEASURED: Final = "One of `nhalf catalog libraries`.  [default: all that were measured there]"
 
 INPUTS: Final[tuple[Input, ...]] = (
-    Input(name="model", part="request", column="model", cell="name", catalogue="model", commands=TABLES),
+    Input(name="model", part="request", column="model", cell="name", catalogue="model",
+          commands=(*TABLES, LOOP), said=((LOOP, "Play this model's own collectives, a token at a time."),)),
     Input(
         name="system", read=read.names, metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue.", part="request",
         field="systems", flag="--on", column="system", cell="name", catalogue="system", axis=True, option=True,
-        commands=(*SCENARIO, "crossover", *TABLES),
+        commands=(*SCENARIO, "crossover", *TABLES, LOOP), said=((LOOP, "With --model: compare with nhalf decode."),),
     ),
     Input(
         name="tp", read=read.counts, metavar="LIST", help="Tensor-parallel degrees: 1,2,4,8.", default="1",
         part="degrees", path="layout.tensor_parallel", column="tp", cell="degree", axis=True, option=True,
-        commands=(*SCENARIO, "crossover", *TABLES),
+        commands=(*SCENARIO, "crossover", *TABLES, LOOP),
         said=(
+            (LOOP, "Tensor-parallel degrees, with --model.  [default: the ranks]"),
             ("plan", f"Tensor-parallel degrees {_LOOKED_AT}"), ("crossover", _LEGAL),
             ("decode", "Tensor-parallel degrees.  [default: of 1,2,4,8 those that a node allows]"),
         ),
@@ -113,16 +117,19 @@ INPUTS: Final[tuple[Input, ...]] = (
     Input(
         name="pp", read=read.counts, metavar="LIST", help="Pipeline stages.", default="1", part="degrees",
         path="layout.pipeline_parallel", column="pp", cell="degree", axis=True, option=True,
+        commands=(*SCENARIO, LOOP),
         said=(("plan", f"Pipeline stages {_ALL}"),),
     ),
     Input(
         name="ep", read=read.counts, metavar="LIST", help="Expert-parallel degrees.", default="1", part="degrees",
         path="layout.expert_parallel", column="moe_ep", cell="degree", axis=True, option=True,
+        commands=(*SCENARIO, LOOP),
         said=(("plan", f"Expert-parallel degrees {_ALL}"),),
     ),
     Input(
         name="attention_dp", read=read.counts, metavar="LIST", help="Attention data-parallel degrees.", default="1",
         part="degrees", path="layout.attention_dp", column="attention_dp", cell="degree", axis=True, option=True,
+        commands=(*SCENARIO, LOOP),
         said=(("plan", f"Attention data-parallel degrees {_ALL}"),),
     ),
     Input(name="moe_tp", part="cells", column="moe_tp", cell="degree", commands=()),
@@ -133,6 +140,7 @@ INPUTS: Final[tuple[Input, ...]] = (
     Input(
         name="batch", read=read.counts, metavar="LIST", help="Sequences that decode together.", default="1",
         part="request", field="batches", path="workload.batch", column="batch", cell="number", axis=True,
+        commands=(*SCENARIO, LOOP),
         said=(
             ("plan", "Batches of a replica to look at.  [default: all that fit]"),
             *((each, "Sequences that decode together.  [default: 1,16,128]") for each in ("buy", "whatif")),
@@ -177,9 +185,10 @@ INPUTS: Final[tuple[Input, ...]] = (
         commands=(*SCENARIO, *TABLES), follows=("model", "system", "engine", "weights"),
     ),
     Input(
-        name="engine", help="vllm, sglang, trtllm.", default="vllm", part="request", column="engine", cell="name",
-        catalogue="engine", axis=True, option=True, commands=(*SCENARIO, *TABLES),
+        name="engine", help="vllm, sglang, trtllm; vllm==0.24.0 for a version.", default="vllm", part="request",
+        column="engine", cell="name", catalogue="engine", axis=True, option=True, commands=(*SCENARIO, *TABLES),
     ),
+    Input(name="engine_version", part="cells", column="engine_version", cell="name", commands=()),
     Input(
         name="library", help="Communication library: vllm, nccl, ...; `nhalf catalog libraries`.",
         default="the engine's", part="request", column="library", cell="name", catalogue="library", axis=True,

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nhalf.catalog import files, store
-from nhalf.catalog.naming import letters
+from nhalf.catalog.naming import checkpoint_in, letters
 from nhalf.engines import ENGINES
 from nhalf.engines.served import PLACEHOLDER
 from nhalf.errors import InputError, did_you_mean
+from nhalf.loading.engine_version import split_version
 from nhalf.loading.model import is_file
 
 if TYPE_CHECKING:
@@ -61,27 +62,28 @@ def check_same(launched: Launched, model: str | None, engine: str | None) -> Non
         raise InputError(
             f"the line launches {launched.model}, and {model} is asked about", where="--launch", do="leave out one",
         )  # fmt: skip
-    if engine is not None and engine.casefold() != launched.engine:
+    if engine is not None and split_version(engine.casefold())[0] != launched.engine:
         raise InputError(
             f"the line is one of {launched.engine}, and --engine {engine} is asked for", where="--launch",
             do="leave out --engine",
         )  # fmt: skip
 
 
-def checkpoint_of(asked: str) -> str:
-    """Return the repository of the very model that was asked for, among those that share its shape, or MODEL.
+def checkpoint_of(asked: str, dtype: str = "") -> str:
+    """Return the repository of the very model that was asked for in a dtype, among those of its shape, or MODEL.
 
     `llama-3.3-70b` is the catalogue's llama-3.1-70b to a prediction, but not to an engine; a model that a file
     describes is of no repository.
     """
     if is_file(asked):
         return PLACEHOLDER
-    if "/" in asked:
+    known, wanted = _known(asked), _plain(asked.rpartition("/")[2])
+    held = checkpoint_in(known, dtype)
+    if "/" in asked and held in ("", known):
         return asked
-    known, wanted = _known(asked), _plain(asked)
-    repositories = [name for name in files.aliases().get("model", {}).get(known, ()) if "/" in name]
+    repositories = [name for name in files.aliases().get("model", {}).get(held or known, ()) if "/" in name]
     same = (name for name in repositories if wanted in _plain(name.rpartition("/")[2]))
-    own = repositories[:1] if wanted == _plain(known) else []
+    own = repositories[:1] if held or wanted == _plain(known) else []
     return next(iter((*same, *own)), PLACEHOLDER)
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from nhalf.errors import InputError
+from nhalf.loading.case_columns import number_of
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
     from nhalf.loading.case_table import Table
     from nhalf.predict.response import Mask
+
+_SHORTEST_S: Final = 1e-9
+_LONGEST_S: Final = 1e6
+
+
+LONGEST_S: Final = 2.0
+"""A time per token that is longer [s], and many times what is predicted, was written in another unit."""
 
 
 def measured_s(table: Table, column: str = "tpot_s") -> Array:
@@ -28,15 +36,20 @@ def measured_s(table: Table, column: str = "tpot_s") -> Array:
     for row, text in enumerate(table.column(column)):
         if not text.strip():
             continue
-        try:
-            found[row] = float(text)
-        except ValueError as error:
-            where = table.place(row)
-            raise InputError(f"{column} {text!r} is not a number", where=where, allowed="seconds, no unit") from error
-        if not 0 < found[row] < np.inf:
-            where = table.place(row)
-            raise InputError(f"{column} {text!r} is no time above 0", where=where, allowed="seconds")
+        found[row] = number_of(text)
+        if np.isnan(found[row]):
+            raise InputError(f"{column} {text!r} is not a number", where=table.place(row), allowed="seconds, no unit")
+        if not _SHORTEST_S <= found[row] <= _LONGEST_S:
+            raise InputError(
+                f"{column} {text!r} is no time of a token", where=table.place(row), allowed="1e-9 to 1e6 seconds"
+            )
     return found
+
+
+def kept_tokens(table: Table, times_s: Array) -> Array:
+    """Return the tokens that a step keeps, for every row with a draft and a measured time [s]; NaN for the others."""
+    found = np.array([number_of(text) for text in table.column("accepted_tokens")])
+    return np.where((found > 1) & np.isfinite(times_s), found, np.nan)
 
 
 def flags_of(table: Table) -> list[str]:

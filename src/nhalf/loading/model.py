@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nhalf.catalog import store
+from nhalf.catalog.naming import checkpoint_in
 from nhalf.errors import InputError
 from nhalf.files.reading import read_json, read_toml
 from nhalf.loading.dtypes import DTYPES
@@ -54,6 +56,15 @@ def model_of(name: str) -> tuple[Transformer, str]:
             except InputError:
                 continue
         raise
+
+
+def in_dtype(model: Transformer, dtype: str) -> Transformer:
+    """Return a model of the catalogue as its checkpoint in a dtype holds it, under its own name; else the model itself.
+
+    What a quantiser would make of it by default is a guess where nobody published what one made.
+    """
+    name = checkpoint_in(model.name, dtype) if dtype != model.weight_dtype else ""
+    return replace(store.transformer(name)[0], name=model.name) if name else model
 
 
 def is_file(model: str) -> bool:

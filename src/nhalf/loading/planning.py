@@ -131,7 +131,9 @@ def _planned(request: Request, read: Mapping[str, Any], limits: Limits, defaults
         defaults=taken,
         warnings=(*loaded.warnings, *(f"--launch: {note}" for note in (launched.notes if launched else ()))),
         launched=launched,
-        served_model=launch.checkpoint_of(request.model) if launched is None else launched.model or PLACEHOLDER,
+        served_model=launch.checkpoint_of(request.model, base.workload.weight_dtype)
+        if launched is None
+        else launched.model or PLACEHOLDER,
         suggestion=lambda: _suggestion(base, count, wanted),
     )
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nhalf.catalog import calibration, overlay, stated, store
-from nhalf.catalog.curves import of_library
-from nhalf.catalog.measured_stacks import of_its_own
+from nhalf.catalog.curves import of_library, version_spread
+from nhalf.catalog.measured_stacks import of_its_family, of_its_own
 from nhalf.collective import Mode
 from nhalf.decide.little import settled
 from nhalf.errors import InputError, did_you_mean
@@ -20,9 +20,10 @@ from nhalf.loading.choices import LENGTHS, TEXTS, Request
 from nhalf.loading.defaults import Default, completed
 from nhalf.loading.degrees import FIELDS, FLAGS, Degrees
 from nhalf.loading.dtypes import known
+from nhalf.loading.engine_version import between_versions, split_version
 from nhalf.loading.kv_rule import assumed_kv
 from nhalf.loading.links import replaced
-from nhalf.loading.model import model_of
+from nhalf.loading.model import in_dtype, model_of
 from nhalf.loading.stack_file import PRIORS, StackFile, read_stack
 from nhalf.scenario import Scenario
 from nhalf.transformer import KV_BYTES, WEIGHT_BYTES
@@ -63,6 +64,7 @@ def scenarios(request: Request, bands: Bands | None = None) -> Loaded:
     """
     request = _checked(request.shared())
     transformer, stored = model_of(request.model)
+    transformer = in_dtype(transformer, (request.weights or stored).lower())
     kv = None if "kv" in request.assumed else request.kv
     request, defaults = completed(request, transformer, stored)
     switches.check(request, transformer)
@@ -99,7 +101,7 @@ def _at_rate(scenario: Scenario, rate_per_s: float) -> tuple[Scenario, list[str]
     found = settled(scenario, rate_per_s)
     told = f"{scenario.layout.name} on {scenario.system.name}: the queue does not settle at {rate_per_s:g} requests/s"
     most = f"it finishes {found.most_per_s:.3g} at most, at batch {found.batch} a replica"
-    workload = replace(scenario.workload, batch=float(found.batch))
+    workload = replace(scenario.workload, batch=float(found.batch), requests_per_s=rate_per_s if found.settles else 0.0)
     return replace(scenario, workload=workload), [] if found.settles else [f"{told}; {most}"]
 
 
@@ -190,10 +192,15 @@ def _base(
         system, through_host = peers.without(system)
         origins |= through_host
     architecture = system.device.architecture
-    stack, stack_origins = store.stack(
-        request.engine or "vllm", library=request.library, mode=mode, architecture=architecture
-    )
-    system = replace(system, curves=of_library(system.curves, stack.library.name, stack.mode))
+    engine, version = split_version(request.engine or "vllm")
+    stack, stack_origins = store.stack(engine, library=request.library, mode=mode, architecture=architecture)
+    stack = replace(stack, version=version)
+    # The version of an engine is that of its own library, and says nothing of another one's.
+    of_version = version if stack.library.name == stack.engine else ""
+    doubt = version_spread(system.curves, stack.library.name, stack.mode, of_version)
+    if doubt:
+        origins |= {"system.curve_factor": between_versions(origins["system.curve_factor"], doubt)}
+    system = replace(system, curves=of_library(system.curves, stack.library.name, stack.mode, of_version))
     # A plan looks at both exchanges, whichever was asked for; only a layout that sends tokens reads these curves.
     if transformer.mixture is not None and request.options.p2p != "off":
         system = replace(system, routed=store.routed(name))
@@ -237,6 +244,7 @@ def _with_band(scenario: Scenario, bands: Bands, constants: StackFile | None) ->
     if constants is not None and constants.half_widths is not None:
         bands = bands.measured(constants.half_widths)
     scenario = replace(scenario, residual=bands.half_widths(bands.novelty(scenario)))
+    scenario = of_its_family(scenario)
     return of_its_own(scenario) if constants is None and stated.CALIBRATED else scenario
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from nhalf.breakdown import columns
 from nhalf.decide.regime import crossover
 from nhalf.decide.scaling_curve import LABELS, Known, Point
 from nhalf.errors import InputError, did_you_mean
@@ -13,7 +14,9 @@ from nhalf.loading.case_table import Table, read_table
 from nhalf.loading.choices import Request
 from nhalf.loading.degrees import Degrees
 from nhalf.loading.request import scenarios
+from nhalf.predict.communication import COLLECTIVES
 from nhalf.predict.memory import held_weights
+from nhalf.predict.step import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +36,8 @@ _NAMES: Final = {
     "kv": ("kv", "kv_dtype"),
 }  # fmt: skip
 """The names under which a column may stand, the first that the table has."""
-_NUMBERS: Final = ("devices", "batch", "step_s", "step_ms", "tokens_per_s")
+_CALL: Final = ("call_us", "pure_us", "skew_us")
+_NUMBERS: Final = ("devices", "batch", "step_s", "step_ms", "tokens_per_s", "calls", *_CALL)
 
 
 def read(path: Path) -> list[Point]:
@@ -104,6 +108,8 @@ def _point(
         batch=at.get("batch"),
         step_s=step if step is not None or in_ms is None else in_ms / 1e3,
         tokens_per_s=at.get("tokens_per_s"),
+        calls=at.get("calls"),
+        **{f"{name.removesuffix('_us')}_s": at[name] * 1e-6 for name in _CALL if at.get(name)},  # type: ignore[operator]
         labels={name: text for name in LABELS if name in cells and (text := cells[name][row].strip())},
     )
 
@@ -129,18 +135,24 @@ def _known(point: Point, model: str, system: str) -> Known | None:
         return None
     device = base.system.device
     weights = float(np.mean(held_weights(base).value))
+    turning, call = _of_a_node(base, model, system)
     return Known(
         devices_per_node=base.system.fabric.devices_per_node,
-        turning_batch=_turning(base, model, system),
+        turning_batch=turning,
+        call_s=call,
         floor_s=weights / float(np.mean(device.memory_bandwidth_bytes_per_s)),
     )
 
 
-def _turning(base: Scenario, model: str, system: str) -> float | None:
-    """Return the batch at which the all-reduce of a whole node doubles its floor, or None."""
+def _of_a_node(base: Scenario, model: str, system: str) -> tuple[float | None, float | None]:
+    """Return the batch at which the all-reduce of a whole node doubles its floor, and what one takes [s], or None."""
     degrees = Degrees(tp=(base.system.fabric.devices_per_node,))
     try:
         whole = scenarios(Request(model=model, systems=(system,), degrees=degrees)).scenarios[0]
     except InputError:
-        return None
-    return crossover(whole).batch_at_double_floor if whole.layout.tensor_parallel > 1 else None
+        return None, None
+    if whole.layout.tensor_parallel == 1:
+        return None, None
+    parts = columns(decode(whole))
+    between = sum(float(np.mean(parts[name])) for name in COLLECTIVES if name in parts)
+    return crossover(whole).batch_at_double_floor, between / whole.transformer.block_count

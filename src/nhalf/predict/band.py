@@ -39,6 +39,9 @@ PLAN: Final = (0.5, 2.0)
 """The factors that communication may be off by which nothing measured backs, where its library states none."""
 _LINKS = "system.fabric."
 _CACHE: Final = "workload.kv_bytes"
+_CURVES: Final = "system.curve_factor"
+OTHER_VERSION: Final = "measured with another version than the one that is asked for"
+"""What the origin of a curve's factor says where its interval holds how far versions differ."""
 _FACTOR: Final = "stack.library.tuner_factor"
 _REMEDIES: Final = "stack.remedies."
 TRANSPORT: Final = "system.transport."
@@ -187,10 +190,13 @@ def _changed(scenario: Scenario, time: Array) -> tuple[Array, Array]:
 def is_unseen(scenario: Scenario, path: str, origin: Datum) -> bool:
     """Tell whether an input is one that the compared runs did not have.
 
-    That is what the user gave, a remedy, and the constants of a fabric where the layout leaves its node.
+    That is what the user gave, a remedy, curves of another version, and the constants of a fabric where the layout
+    leaves its node.
     """
     if path.startswith(TRANSPORT):
         return bool(scenario.layout.devices > scenario.system.fabric.devices_per_node)
+    if path == _CURVES and origin.note == OTHER_VERSION:
+        return True
     return path != _CACHE and (origin.kind == "given" or path.startswith(_REMEDIES))
 
 

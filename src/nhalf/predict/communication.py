@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from nhalf.breakdown import Input, Quantity, Term, largest, leaf, portion, total
-from nhalf.collective import Mode
+from nhalf.collective import Mode, Op
 from nhalf.laws import selection
 from nhalf.laws.across_nodes import across_nodes, place
 from nhalf.laws.domain import MEASURED, Kernels, in_domain
 from nhalf.link import Link
 
 if TYPE_CHECKING:
-    from nhalf.collective import Op
     from nhalf.curve import MeasuredCurve
     from nhalf.fabric import Fabric, Span
     from nhalf.layout import Group
@@ -51,6 +50,14 @@ def measured_curve(scenario: Scenario, op: Op, group: Group) -> MeasuredCurve | 
         if same and group.ranks > 1 and curve.covers(group.ranks):
             return curve
     return None
+
+
+def as_of(scenario: Scenario) -> str | None:
+    """Return the library and version that a scenario's all-reduce was measured with, None where none was."""
+    group, key = scenario.layout.tensor_group, (scenario.stack.library.name, scenario.stack.mode)
+    own = measured_curve(scenario, Op.ALL_REDUCE, group) if group.ranks > 1 else None
+    found = own or next((c for c in scenario.system.curves if (c.key.library, c.key.mode) == key), None)
+    return None if found is None else f"{found.key.library} {found.key.version}"
 
 
 def is_measured(scenario: Scenario, op: Op, group: Group) -> bool:

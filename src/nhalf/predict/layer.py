@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from nhalf.transformer.weights import WeightGroup
 
 _HEAD = "output head"
+_ALL = 1.0 - 1e-12
+"""The largest share of a layer's experts that a token goes to: beyond it the logarithm has no value."""
 
 
 @shared
@@ -107,25 +110,34 @@ def _head_share(scenario: Scenario) -> Quantity:
 def experts(scenario: Scenario, through: Term) -> Term | None:
     """Return the time [s] to read the experts that a layer's tokens hit, over the stage's layers; None without experts.
 
-    A rank holds E / EP experts; of those, (E / EP) (1 - (1 - k / E)^T) are hit by the T tokens of all ranks that meet.
+    A rank holds E / EP experts; of those, (E / EP) (1 - (1 - k / E)^T) are hit by the T tokens of all ranks that meet,
+    where all experts are as popular. Where popularity scatters, fewer are: with a variance of c over the squared mean,
+    Gamma-distributed, 1 - (1 + c m)^(-1/c) of them, m = -T ln(1 - k / E), which is the former at c = 0. A step that
+    takes prompts reads what their tokens hit beside.
 
     References
     ----------
-    The house's decode-step note, term 2.
+    The house's decode-step note, term 2; M. Greenwood and G. U. Yule, "An inquiry into the nature of frequency
+    distributions", J. Royal Statistical Society 83 (1920), for counts whose rates are Gamma-distributed.
     """
     mixture = scenario.transformer.mixture
     if mixture is None:
         return None
     layout, stack = scenario.layout, scenario.stack
     routed = [group for group in scenario.weight_groups if group.read == "routed"]
+    own, prompts, share = expert_hits(scenario, through)
     inputs: dict[str, Input] = {
         "E": float(mixture.experts),
         "EP": float(layout.expert_parallel),
-        "k": float(mixture.chosen),
-        "T": through,
-        "dp": float(layout.attention_dp),
+        "c": stack.routing_concentration,
+        "m": own,
     }
-    hit = leaf("experts hit", "E / EP * (1 - (1 - k / E) ** (T * dp))", inputs, unit="1")
+    formula = "E / EP * (1 - (1 + maximum(c, 1e-6) * m) ** (-1 / maximum(c, 1e-6)))"
+    hit = leaf("experts hit", formula, inputs, unit="1")
+    if share is not None:
+        inputs["m"] = prompts
+        mixed: dict[str, Input] = {"s": share, "all": leaf("hit with prompts", formula, inputs, unit="1"), "own": hit}
+        hit = leaf("experts hit, with prompts", "own + s * (all - own)", mixed, unit="1")
     sizes: dict[str, Input] = {
         "hit": hit,
         "w": sum(group.bytes for group in routed) / (mixture.experts * mixture.layer_count),
@@ -135,6 +147,42 @@ def experts(scenario: Scenario, through: Term) -> Term | None:
     }
     read = leaf("expert bytes", "hit * w / k * L * stage", sizes, unit="bytes")
     return byte_time("experts", read, scenario.system.device, stack.expert_efficiency, column="experts")
+
+
+@shared
+def expert_hits(scenario: Scenario, through: Term) -> tuple[Term, Term, Term | None]:
+    """Return how often a pass hits an expert in the mean [1]: by its own tokens, and with the prompts that it takes.
+
+    The last is the share of steps that take prompts, None where none do.
+    """
+    mixture, workload = scenario.transformer.mixture, scenario.workload
+    share = mixture.chosen / mixture.experts if mixture else 0.0
+    inputs: dict[str, Input] = {
+        "T": through,
+        "dp": float(scenario.layout.attention_dp),
+        "h": -math.log1p(-min(share, _ALL)),
+    }
+    own = leaf("hits of an expert", "T * dp * h", inputs, unit="1")
+    if workload.phase == "prefill" or not np.any(np.greater(workload.output_tokens, 0)):
+        return own, own, None
+    several = prompts_per_step(scenario)
+    inputs |= {"i": workload.prompt_tokens, "n": several}
+    return (
+        own,
+        leaf("hits with prompts", "(T + i * maximum(n, 1)) * dp * h", inputs, unit="1"),
+        leaf("steps with prompts", "minimum(n, 1)", {"n": several}, unit="1"),
+    )
+
+
+@shared
+def prompts_per_step(scenario: Scenario) -> Term:
+    """Return how many prompts a rank takes in each step: as many as finish, batch / output tokens."""
+    inputs: dict[str, Input] = {
+        "b": running(scenario),
+        "dp": float(scenario.layout.attention_dp),
+        "o": scenario.workload.output_tokens,
+    }
+    return leaf("prompts per step", "maximum(b / dp, 1) * minimum(o, 1) / maximum(o, 1)", inputs, unit="1")
 
 
 def key_values(scenario: Scenario) -> Term:
@@ -236,7 +284,7 @@ def _routed_flop(scenario: Scenario, through: Term) -> Term:
         "L": float(mixture.layer_count),
         "devices": float(layout.expert_devices),
         "stage": stage_share(scenario),
-        "s": speedup(scenario, mixture.expert_dtype),
+        "s": speedup(scenario, scenario.expert_dtype),
     }
     return leaf("routed FLOP", "2 * T * dp * k * P * L * stage / devices / s", inputs, unit="FLOP")
 

@@ -95,7 +95,6 @@ def fused_kernels(scenario: Scenario) -> dict[str, Input]:
 
 def _moe_factor(scenario: Scenario) -> Quantity:
     """Return what an expert layer adds to a layer's fixed time, in layers [1]: less where FP4 runs natively."""
-    mixture, device, stack = scenario.transformer.mixture, scenario.system.device, scenario.stack
-    blackwell = generation(device.architecture) == "blackwell"
-    native = mixture is not None and mixture.expert_dtype in FOUR_BITS and blackwell
+    stack, blackwell = scenario.stack, generation(scenario.system.device.architecture) == "blackwell"
+    native = scenario.expert_dtype in FOUR_BITS and blackwell
     return stack.fp4_expert_layer_factor if native else stack.expert_layer_factor

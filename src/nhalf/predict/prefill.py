@@ -109,9 +109,12 @@ def _work(scenario: Scenario) -> tuple[list[Term], Term, list[Exchange]]:
         reads["experts"] = routed
     work = layer.prompt_work(scenario, through, _length(scenario))
     times = {
-        name: flop_time(_WORDS[name], each, device.bf16_flop_per_s, stack.prefill_efficiency)
+        name: flop_time(
+            _WORDS[name], each, device.bf16_flop_per_s,
+            stack.expert_prefill_efficiency if name == "experts" else stack.prefill_efficiency,
+        )
         for name, each in work.items()
-    }
+    }  # fmt: skip
     beyond = [excess(f"beyond the {name}", times[name], reads[name], column="compute") for name in work]
     busy = [*reads.values(), total("compute", *beyond)]
     parts = [*busy, *overhead.unsharded(scenario, busy), overhead.layer_time(scenario)]

@@ -20,31 +20,35 @@ def interference(scenario: Scenario) -> Term:
     ----------
     The house's decode-step note, term 7.
     """
-    workload = scenario.workload
-    length = leaf("prompt tokens", "i", {"i": workload.prompt_tokens}, unit="tokens")
-    inputs: dict[str, Input] = {
-        "b": layer.running(scenario),
-        "dp": float(scenario.layout.attention_dp),
-        "o": workload.output_tokens,
-    }
     # Each stage of a pipeline does its part of every prompt once a step, beside micro-batches on the other stages. With
     # fewer of these than stages, the prompt passes some stages while nothing else runs.
-    waits = {"p": float(scenario.layout.pipeline_parallel), "m": layer.micro_batches(scenario)}
-    count = leaf(
-        "prompts per step", "maximum(b / dp, 1) * minimum(o, 1) / maximum(o, 1) * maximum(p / m, 1)", inputs | waits,
-        unit="1",
-    )  # fmt: skip
+    waits: dict[str, Input] = {
+        "n": layer.prompts_per_step(scenario),
+        "p": float(scenario.layout.pipeline_parallel),
+        "m": layer.micro_batches(scenario),
+    }
+    count = leaf("prompts per step, waited for", "n * maximum(p / m, 1)", waits, unit="1")
+    return product("prefill", count, one_prompt(scenario), column="prefill")
+
+
+def one_prompt(scenario: Scenario) -> Term:
+    """Return what one prompt adds [s] to the steps beside which it is worked on: arithmetic and its collectives."""
+    length = leaf("prompt tokens", "i", {"i": scenario.workload.prompt_tokens}, unit="tokens")
     through = own_tokens(scenario, length)
     work = layer.prompt_work(scenario, through, length)
     device, stack = scenario.system.device, scenario.stack
     rate = (device.bf16_flop_per_s, stack.prefill_efficiency)
-    parts = [flop_time("prompt", total("prompt FLOP", *work.values()), *rate, column="prefill")]
+    shared = total("prompt FLOP", *(each for name, each in work.items() if name != "experts"))
+    parts = [flop_time("prompt", shared, *rate, column="prefill")]
+    if "experts" in work:
+        of_experts = (device.bf16_flop_per_s, stack.expert_prefill_efficiency)
+        parts.append(flop_time("prompt's experts", work["experts"], *of_experts, column="prefill"))
     collectives = exchange.time(scenario, "prompt collectives", exchange.prompt_exchanges(scenario, through))
     if collectives is not None:
         parts.append(collectives)
     attention = flop_time("attention", work["kv"], *rate)
     parts += context(scenario, length, attention)
-    return product("prefill", count, total("one prompt", *parts), column="prefill")
+    return total("one prompt", *parts)
 
 
 def own_tokens(scenario: Scenario, length: Term) -> Term:

@@ -40,9 +40,7 @@ def token_bytes(scenario: Scenario) -> Quantity:
 
 def _formats(scenario: Scenario) -> tuple[str, ...]:
     """Return the format in which a token goes to its experts, by the names that curves have for it."""
-    routed = [group for group in scenario.weight_groups if group.read == "routed"]
-    dtype = max(routed, key=lambda group: group.parameters).dtype if routed else "bf16"
-    return _FORMATS.get(dtype, _PLAIN)
+    return _FORMATS.get(scenario.expert_dtype, _PLAIN)
 
 
 def known(scenario: Scenario, way: Routed, through: Term, kernels: Kernels) -> Known | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.report.document import envelope
 from nhalf.report.validate import checks, findings, percent
+from nhalf.report.view import Brief
 from nhalf.report.words import counted
 
 if TYPE_CHECKING:
@@ -21,6 +23,15 @@ if TYPE_CHECKING:
     from nhalf.report.canvas import Canvas
 
 _FEW = 4
+_ROWS = 6
+_SAID = ("one-device-count", "several-stacks", "no-freedom")
+"""Notes that the first screen holds."""
+_WORDS = {
+    "layer_time_s": "per-layer overhead", "step_time_s": "per-step overhead", "memory_efficiency": "share of HBM speed",
+    "sequence_time_s": "per-sequence overhead", "kv_efficiency": "KV read efficiency",
+    "prefill_efficiency": "share in prefill",
+}  # fmt: skip
+"""Constants in the words of the screens; the others by their names."""
 _MOSTLY = 0.8
 """From this share of the weights on, what is shared out is said to read them."""
 
@@ -60,6 +71,101 @@ def write(found: Calibrated, canvas: Canvas, *, next_command: str) -> None:
             canvas.paragraph(f"  {text}", indent="    ")
     checks(found.doubts, canvas)
     canvas.following(next_command)
+
+
+def brief(found: Calibrated, *, next_command: str) -> Brief:
+    """Return the first screen: what the runs moved, how far off the refit is, and the split by device count."""
+    fit = found.fit
+    moved = [each for each in fit.constants if each.moved]
+    moved.sort(key=lambda each: (not each.identified, -_moved(each)))
+    ends = ", with 95 % ranges" if fit.rows > 1 else ": one run gives no range"
+    kept = len(fit.constants) - len(moved[:_ROWS])
+    codes = Counter(doubt.code for doubt in found.doubts)
+    doubts = [text for code, text in fit.notes if code in _SAID]
+    doubts += [f"Doubtful: {', '.join(f'{counted(n)} {code}' for code, n in codes.items())}."] if codes else []
+    doubts += [f"{doubt.place}: {doubt.text}." for doubt in found.doubts if doubt.code == "waiting"][:1]
+    command, _, why = next_command.partition("  # ")
+    return Brief(
+        verdict=[_moves(fit, moved)],
+        number=f"{_off(fit)[0].upper()}{_off(fit)[1:]}.",
+        title=f"What your runs say of the stack{ends}",
+        table=(
+            ["<constant", "before", "now", "<95 % range", "<your runs"],
+            [_brief_row(each, interval=fit.rows > 1) for each in moved[:_ROWS]],
+        ) if moved else None,
+        notes=[f"{kept} more stay as they were, or nearly.", *doubts],
+        closing=_by_count(found.splits[0], len(found.splits)) if found.splits else (),
+        next_command=command,
+        next_why=why,
+        warn=fit.worse,
+    )  # fmt: skip
+
+
+def _moved(each: Constant) -> float:
+    return abs(math.log(each.value / each.prior))
+
+
+def _moves(fit: StackFit, moved: Sequence[Constant]) -> str:
+    """Return in a sentence what the runs moved, and what they cannot tell."""
+    runs = "One run" if fit.rows == 1 else f"Your {fit.rows} runs"
+    if not moved:
+        return f"{runs} move{'s' if fit.rows == 1 else ''} no constant: they agree with those of all stacks."
+    told = [each for each in moved if each.identified]
+    if not told:
+        first = max(moved, key=_moved)
+        verb = "moves" if fit.rows == 1 else "move"
+        return f"{runs} {verb} {_words(first.name)} by {_by(first)}, but cannot tell it from the others."
+    return f"{runs} tell {', '.join(f'{_words(each.name)} ({_by(each)})' for each in told)}."
+
+
+def _by(each: Constant) -> str:
+    return f"{100 * (each.value / each.prior - 1):+.0f} %"
+
+
+def _words(name: str) -> str:
+    return _WORDS.get(name, _plain(name))
+
+
+def _brief_row(each: Constant, *, interval: bool) -> list[str]:
+    unit = "s" if each.name.endswith("_s") else "1"
+    prior, value, low, high = (units.format_value(x, unit) for x in (each.prior, each.value, each.low, each.high))
+    return [_words(each.name), prior, value, f"{low} to {high}" if interval else "-",
+            "tell" if each.identified else "cannot tell"]  # fmt: skip
+
+
+def _by_count(split: Split, loads: int) -> list[str]:
+    """Return c + W / K of a load in sentences: the constant, what it is for a collective, and where it ends."""
+    counts = ", ".join(f"TP{count}" for count in split.devices)
+    more = f" ({counted(loads - 1, 'other load')} with --detail)" if loads > 1 else ""
+    if split.impossible:
+        return [f"{split.name}, {counts}: {split.verdict}{more}."]
+    constant = f"{units.format_time(split.constant_s)}{_interval(split.constant_interval_s)}"
+    found = [f"{split.name}, {counts}: {constant} + {units.format_time(split.shared_s)} / TP{more}."]
+    if split.constant_s <= 0:
+        return [*found, f"{split.verdict[0].upper()}{split.verdict[1:]}."]
+    each = units.format_time(split.link_s / split.collectives)
+    found.append(f"{_per_collective(split)}; the model has {each}: {split.verdict}.")
+    found.append(f"{_ceiling(split)}.")
+    return [*found, f"{_above(split)}."] if split.read_share > 1 else found
+
+
+def _per_collective(split: Split) -> str:
+    """Return the constant for each collective, with its interval."""
+    ends = tuple(end / split.collectives for end in split.constant_interval_s)
+    each = f"{units.format_time(split.per_collective_s)}{_interval((ends[0], ends[1]))}"
+    return f"The constant is {each} for each of {split.collectives:g} all-reduces"
+
+
+def _ceiling(split: Split) -> str:
+    """Return the tokens/s that no number of devices exceeds."""
+    value, high, low = split.ceiling_tokens_per_s
+    upto = f"{low:.3g} to {high:.3g}" if high is not None else f"{low:.3g} or more"
+    return f"However many GPUs: at most {value:.3g} tokens/s per user ({upto})"
+
+
+def _above(split: Split) -> str:
+    """Return that W reads faster than the datasheet says, which the noise of a run can do."""
+    return f"W reads the weights at {percent(split.read_share)} of the datasheet: what the noise of a run can do"
 
 
 def _off(fit: StackFit) -> str:
@@ -109,13 +215,14 @@ def _splits(found: Sequence[Split], canvas: Canvas) -> None:
             f"  {split.name}, {counts}: {constant}, W = {units.format_time(split.shared_s)}", indent="    "
         )
         canvas.paragraph(
-            f"    {_reads(split)}; c is {units.format_time(split.per_collective_s)} for each of "
-            f"{split.collectives:g} collectives; {split.verdict}; collectives take {units.format_time(split.link_s)} "
-            "by the model.",
+            f"    {_reads(split)}. {_per_collective(split)}; {split.verdict}; collectives take "
+            f"{units.format_time(split.link_s)} by the model.",
             indent="    ",
         )
-        if not split.degrees_of_freedom:
-            canvas.paragraph("    Two counts leave no degree of freedom: no interval.", indent="    ")
+        if split.constant_s > 0:
+            canvas.paragraph(f"    {_ceiling(split)}.", indent="    ")
+        if split.refused:
+            canvas.paragraph(f"    {split.refused}.", indent="    ")
     if len(found) > _FEW:
         canvas.paragraph(f"  and {len(found) - _FEW} other loads, in the document")
 
@@ -123,7 +230,9 @@ def _splits(found: Sequence[Split], canvas: Canvas) -> None:
 def _reads(split: Split) -> str:
     """Return the memory bandwidth that a split implies, and what else than weights its shared part holds."""
     bandwidth = units.format_bandwidth(split.implied_bandwidth_bytes_per_s)
-    share = percent(split.implied_bandwidth_bytes_per_s / split.datasheet_bytes_per_s)
+    share = percent(split.read_share)
+    if split.read_share > 1:
+        return f"{_above(split)} ({bandwidth})"
     if split.weights_share > _MOSTLY:
         return f"W reads the weights at {bandwidth}, {share} of the datasheet"
     rest = percent(1 - split.weights_share)
@@ -133,10 +242,8 @@ def _reads(split: Split) -> str:
     )
 
 
-def _interval(interval: tuple[float, float] | None) -> str:
+def _interval(interval: tuple[float, float]) -> str:
     """Return an interval of times; a lower end below 0 is 0."""
-    if interval is None:
-        return ""
     return f" ({units.format_time(max(interval[0], 0.0))} to {units.format_time(max(interval[1], 0.0))})"
 
 
@@ -171,25 +278,36 @@ def document(found: Calibrated) -> dict[str, Any]:
 _SPLIT_KEYS = (
     "constant_s", "weights_s", "implied_bandwidth_bytes_per_s", "per_collective_s", "degrees_of_freedom",
 )  # fmt: skip
-_SPLIT_ENDS = ("constant_low_s", "constant_high_s", "weights_low_s", "weights_high_s")
+_SPLIT_ENDS = (
+    "constant_low_s", "constant_high_s", "weights_low_s", "weights_high_s", "per_collective_low_s",
+    "per_collective_high_s", "link_per_collective_s", "ceiling_tokens_per_s", "ceiling_low_tokens_per_s",
+    "ceiling_high_tokens_per_s",
+)  # fmt: skip
 
 
 def _split(split: Split) -> dict[str, Any]:
     """Return a split; what is unknown is null, and so is all of one that is impossible."""
     told = {"load": split.name, "devices": list(split.devices), "degrees_of_freedom": split.degrees_of_freedom,
-            "verdict": split.verdict}  # fmt: skip
+            "verdict": split.verdict, "refused": split.refused or None}  # fmt: skip
     if split.impossible:
         return {**dict.fromkeys((*_SPLIT_KEYS, *_SPLIT_ENDS)), **told}
     bandwidth = split.implied_bandwidth_bytes_per_s
     constant, shared = split.constant_interval_s, split.shared_interval_s
+    ceiling = split.ceiling_tokens_per_s if split.constant_s > 0 else (None, None, None)
     return {
         **told,
         "constant_s": split.constant_s,
-        "constant_low_s": constant[0] if constant else None,
-        "constant_high_s": constant[1] if constant else None,
+        "constant_low_s": constant[0],
+        "constant_high_s": constant[1],
         "weights_s": split.shared_s,
-        "weights_low_s": shared[0] if shared else None,
-        "weights_high_s": shared[1] if shared else None,
+        "weights_low_s": shared[0],
+        "weights_high_s": shared[1],
+        "per_collective_low_s": constant[0] / split.collectives,
+        "per_collective_high_s": constant[1] / split.collectives,
+        "link_per_collective_s": split.link_s / split.collectives,
+        "ceiling_tokens_per_s": ceiling[0],
+        "ceiling_low_tokens_per_s": ceiling[2],
+        "ceiling_high_tokens_per_s": ceiling[1],
         "implied_bandwidth_bytes_per_s": bandwidth if math.isfinite(bandwidth) else None,
         "per_collective_s": split.per_collective_s,
     }

@@ -9,6 +9,7 @@ import numpy as np
 from nhalf import units
 from nhalf.decide.levers import link_changes, of_links
 from nhalf.decide.regime import TIE
+from nhalf.engines import ENGINES
 from nhalf.points import points
 from nhalf.report import fields
 from nhalf.report.verdict import NOTHING, of_flips
@@ -61,7 +62,7 @@ def brief(comparison: Comparison, defaults: Sequence[Default], *, next_command: 
         bars=_bars(panel.rows, panel),
         asked=f"{_made_of(row)}\n{_asks(row)}",
         savings=_savings(panel),
-        closing=_floor(comparison, panel),
+        closing=[*_floor(comparison, panel), *([fields.waits_line(row.waits)] if row.waits else [])],
         assumed=assumed(row, defaults),
         next_command=next_command,
         next_why="does the advice change with load?",
@@ -231,7 +232,19 @@ def _title(row: Row, *, batch: bool = True) -> str:
     """Return what the table is of."""
     workload = row.scenario.workload
     load = f", batch {row.batch:g}" if batch and row.batch != 1 else ""
-    return f"{row.model} on {row.system}, {workload.weight_dtype} weights{load}"
+    return f"{row.model} on {row.system}, {workload.weight_dtype} weights{load}{_as_of(row)}"
+
+
+def _as_of(row: Row) -> str:
+    """Return the version that the answer is as of, where a newer one is known or another one was asked for."""
+    stack, measured = row.scenario.stack, (row.as_of or "").rpartition(" ")[2]
+    engine = ENGINES.get(stack.engine)
+    if engine is None or not measured or stack.library.name != stack.engine:
+        return ""
+    if stack.version in ("", measured) and measured == engine.newest:
+        return ""
+    asked = f" (nearest to {stack.version})" if stack.version not in ("", measured) else ""
+    return f", as of {engine.title} {measured}{asked}"
 
 
 def _names(rows: Sequence[Row]) -> list[str]:

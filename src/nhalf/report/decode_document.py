@@ -8,7 +8,7 @@ from nhalf.decide.link_share import exchanged
 from nhalf.report import decode_notes, decode_parts
 from nhalf.report.decode_brief import said
 from nhalf.report.document import datum, envelope, of, taken, term, whole
-from nhalf.report.fields import LAYOUT, record
+from nhalf.report.fields import LAYOUT, record, waited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +74,7 @@ def _row(row: Row) -> dict[str, Any]:
         "layout": row.layout_name,
         "replicas": row.layout.replicas,
         "with_peer_access_s": row.peers_s,
+        **waited(row.waits),
         "tokens_per_step": float(row.scenario.workload.tokens_per_step),
         "accepted_tokens": row.accepted_tokens,
         "tokens_per_s": row.tokens_per_s * row.layout.replicas,
@@ -104,5 +105,6 @@ def sources(comparison: Comparison) -> list[dict[str, Any]]:
 def _curve(curve: MeasuredCurve, system: str) -> dict[str, Any]:
     """Return the origin of a measured curve, which has many values and therefore none here."""
     own = {"value": None, "unit": "s", "kind": "measured", "low": None, "high": None, "note": str(curve.key)}
+    own["as_of"] = f"{curve.key.library} {curve.key.version}"
     told = {name: getattr(curve, name) for name in ("source", "locator", "date")}
     return {"system": system, "path": "system.curves.all-reduce", **own, **told}

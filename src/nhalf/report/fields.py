@@ -76,6 +76,7 @@ FIELDS: Final = (
     Field(key="exchange", head="exchange", says="How tokens reach their experts: all-gather or all-to-all."),
     Field(key="nodes", head="nodes", says="Nodes of one replica; a node is an NVLink (or Infinity Fabric) domain."),
     Field(key="kind", head="kind", says="Whether the collectives were measured there, or are modelled."),
+    Field(key="as_of", head="as of", says="The library and version that the collectives were measured with."),
     Field(key="phase", head="phase", says="A decode step, or the prefill of prompts."),
     Field(key="batch", head="batch", says="Sequences that were asked for, in one replica."),
     Field(
@@ -100,6 +101,10 @@ FIELDS: Final = (
         unit="s",
         show=time,
     ),
+    _time("ttft_p50_s", "TTFT", "What half of the requests wait for their first token, by a replay of the server."),
+    _time("ttft_p99_s", "TTFT, 99 %", "What 99 % of the requests wait at most for their first token."),
+    _time("tpot_p50_s", "token", "What half of the requests wait at most for each further token."),
+    _time("tpot_p99_s", "token, 99 %", "What 99 % of the requests wait at most for each further token."),
     Field(key="tokens_per_s", head="tok/s", says="Tokens per second of one replica.", unit="1/s", show=count),
     Field(
         key="tokens_per_s_per_user", head="tok/s", says="Tokens per second that one user sees.", unit="1/s", show=count
@@ -140,6 +145,8 @@ PARTS: Final = (
     "hand_over_s", "prefill_s",
 )  # fmt: skip
 """What adds up to `step_s`."""
+WAITS: Final = ("ttft_p50_s", "ttft_p99_s", "tpot_p50_s", "tpot_p99_s")
+"""What requests wait, replayed one by one; null where no requests come."""
 POINT: Final = (
     "system",
     "model",
@@ -164,6 +171,7 @@ POINT: Final = (
     "memory_bytes",
     "fits_memory",
     "kind",
+    "as_of",
 )
 """What documents and tables say of every point."""
 
@@ -181,3 +189,14 @@ def cells(row: object, keys: Iterable[str]) -> list[str]:
 def heads(keys: Iterable[str]) -> list[str]:
     """Return the heads of some fields, those of words to the left."""
     return [f"<{BY_KEY[key].head}" if BY_KEY[key].show is text else BY_KEY[key].head for key in keys]
+
+
+def waited(found: object) -> dict[str, Any]:
+    """Return the keys of `WAITS`, null where there are no requests."""
+    return dict.fromkeys(WAITS) if found is None else record(found, WAITS)
+
+
+def waits_line(found: Any) -> str:  # noqa: ANN401  a `Waits`, which this floor only reads
+    """Return what requests wait, in one line of a first screen."""
+    first, last, each, late = (units.format_time(getattr(found, key)) for key in WAITS)
+    return f"First token in {first} (99 %: {last}), then {each} a token (99 %: {late})."

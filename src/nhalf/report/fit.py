@@ -10,7 +10,7 @@ from nhalf import units
 from nhalf.evidence.advice import advise
 from nhalf.evidence.identify import ENOUGH
 from nhalf.evidence.verdict import QUANTITIES, of_curve
-from nhalf.report import fit_next, fit_parts
+from nhalf.report import fit_answer, fit_parts
 from nhalf.report.canvas import grid
 from nhalf.report.document import envelope
 from nhalf.report.fit_links import described
@@ -30,12 +30,11 @@ _FEW_SKIPPED = 5
 _SHOWN_ABOVE = ("switch", "one-line", "gap")  # the tables say it
 
 
-def write(answer: Answer, canvas: Canvas, *, whole: bool = True) -> None:
-    """Write the verdicts, what tripped or moved, then each curve, the marks, and what to run next.
-
-    Unless it is `whole`, the pieces of a curve whose messages are marked are left out.
-    """
+def write(answer: Answer, canvas: Canvas) -> None:
+    """Write the verdicts, what tripped or moved, then each curve, the marks, and what to run next."""
     curves = answer.fit.curves
+    if answer.doctor:
+        canvas.paragraph(answer.doctor, bold=True)
     canvas.paragraph("\n".join(of_curve(curve) for curve in curves[:_SHOWN]), bold=True)
     if len(curves) > _SHOWN:
         canvas.paragraph(f"and {len(curves) - _SHOWN} more curves below")
@@ -44,16 +43,17 @@ def write(answer: Answer, canvas: Canvas, *, whole: bool = True) -> None:
         canvas.paragraph(f"Tripped: {text}", bold=True)
     if answer.comparison is not None:
         fit_parts.changes(answer.comparison, canvas)
+    fit_parts.crossings(answer.contests, canvas)
     if len(curves) > 1:
         _summary(curves, canvas)
     for curve in curves[:_SHOWN]:
-        write_curve(curve, canvas, several=len(curves) > 1, pieces=whole or not answer.marks)
+        write_curve(curve, canvas, several=len(curves) > 1)
     if answer.marks or answer.mark_doubts:
         fit_parts.marks(answer.fit, answer.marks, answer.mark_doubts, canvas)
     write_skipped(answer.fit, canvas)
     if answer.links:
         _written(answer, canvas)
-    canvas.following(*fit_next.commands(answer))
+    canvas.following(*fit_answer.commands(answer))
 
 
 def write_number(curve: CurveFit, canvas: Canvas) -> None:
@@ -102,8 +102,8 @@ def _or_dash(value: float | None, unit: str) -> str:
     return "-" if value is None or not math.isfinite(value) else units.format_value(value, unit)
 
 
-def write_curve(curve: CurveFit, canvas: Canvas, *, several: bool, pieces: bool = True) -> None:
-    """Write what one curve says, with its `pieces` where they are asked for."""
+def write_curve(curve: CurveFit, canvas: Canvas, *, several: bool) -> None:
+    """Write what one curve says."""
     canvas.heading(
         str(curve.series.key) if several else "The fit: t(n) = latency + n / bandwidth, of the whole operation"
     )
@@ -121,15 +121,15 @@ def write_curve(curve: CurveFit, canvas: Canvas, *, several: bool, pieces: bool 
         ["floor", _or_dash(curve.floor_s, "s")],
         ["doubles at", _doubles(curve)],
     ]
-    if curve.line is not None and pieces:
+    if curve.line is not None:
         line = curve.line
         rows.append(
             ["one line", f"misses the points by {_percent(line.misfit_median)}, {_percent(line.misfit_max)} at worst"]
         )
-    if len(curve.segments) > 1 and pieces:
+    if len(curve.segments) > 1:
         rows.append(["switches", ", ".join(map(_switch, curve.switches))])
     canvas.table(["<", "<"], rows)
-    if len(curve.segments) > 1 and pieces:
+    if len(curve.segments) > 1:
         names = ["from", "to", "latency", "95 %", "bandwidth", "95 %"]
         canvas.table(names, [_segment(*each) for each in zip(curve.segments, curve.segment_estimates, strict=True)])
     for note in curve.notes:
@@ -233,6 +233,8 @@ def document(answer: Answer) -> dict[str, Any]:
             "parameter_interval_level": 0.95,
             "marks": [mark.to_dict() for mark in answer.marks],
             "changes": [change.to_dict() for change in comparison.changes] if comparison else None,
+            "compare": comparison.to_dict() if comparison else None,
+            "crossings": [each.to_dict() for contest in answer.contests for each in contest.crossings],
             "doubts": [*answer.mark_doubts, *(comparison.doubts if comparison else ())],
             "tripped": list(answer.tripped),
         },

@@ -50,7 +50,7 @@ def write_links(fit: Fit, *, date: str) -> str:
             allowed="a sweep from the floor to the ceiling", do="see what is missing above, and measure it",
         )  # fmt: skip
     parts = [_HEAD]
-    parts += [_entry(tier, curve, usable, date) for tier, curve in _of_tiers(usable).items()]
+    parts += [_entry(tier, curve, usable, date) for tier, curve in of_tiers(fit).items()]
     names: dict[str, int] = {}
     for curve in usable:
         name = f"{curve.series.key.name or 'message'}-{curve.series.key.ranks or 2}-{_tier(curve)}"
@@ -62,7 +62,7 @@ def write_links(fit: Fit, *, date: str) -> str:
 def described(fit: Fit) -> list[str]:
     """Return what `write_links` writes for each tier in words, and why that differs from the line of the operation."""
     usable = _usable(fit)
-    return [_described(tier, curve, usable) for tier, curve in _of_tiers(usable).items()]
+    return [_described(tier, curve, usable) for tier, curve in of_tiers(fit).items()]
 
 
 def _described(tier: str, curve: CurveFit, usable: Sequence[CurveFit]) -> str:
@@ -86,9 +86,9 @@ def _usable(fit: Fit) -> list[CurveFit]:
     return [curve for curve in usable if math.isfinite(curve.half_size_bytes or math.inf)]
 
 
-def _of_tiers(usable: Sequence[CurveFit]) -> dict[str, CurveFit]:
+def of_tiers(fit: Fit) -> dict[str, CurveFit]:
     """Return the curve that the link of each tier is taken from."""
-    found = {}
+    found, usable = {}, _usable(fit)
     for tier in ("intra-node", "inter-node"):
         of_tier = [curve for curve in usable if _tier(curve) == tier]
         if of_tier:

@@ -15,7 +15,6 @@ from nhalf.report.page import Card, Page, Section, Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.breakdown import Array
     from nhalf.evidence.curvefit import CurveFit
     from nhalf.evidence.decode_messages import Mark
     from nhalf.evidence.intervals import Estimate
@@ -112,7 +111,7 @@ def _curve(curve: CurveFit, marks: Sequence[Mark]) -> latency.Curve:
     spans = zip(sizes.tolist(), lows.tolist(), highs.tolist(), strict=True)
     return latency.Curve(
         sizes_bytes=at,
-        times_s=_modelled(curve, at),
+        times_s=curve.times_at(at),
         kind="fitted",
         points=list(zip(sizes.tolist(), times.tolist(), strict=True)),
         intervals=[(size, low, high) for size, low, high in spans if 0 < low < high],
@@ -128,16 +127,6 @@ def _curve(curve: CurveFit, marks: Sequence[Mark]) -> latency.Curve:
             if mark.curve == str(curve.series.key)
         ],
     )
-
-
-def _modelled(curve: CurveFit, at: Array) -> Array:
-    """Return the times [s] of the segments at some sizes, or those between the points where there are none."""
-    sizes, times = curve.fitted_points
-    found: Array = np.exp(np.interp(np.log(at), np.log(sizes), np.log(times)))
-    for segment in curve.segments:
-        inside = (at >= segment.from_bytes) & (at <= segment.to_bytes)
-        found[inside] = segment.times_s(at[inside])
-    return found
 
 
 def _marks(marks: Sequence[Mark]) -> Table:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.evidence.comparison import Change, Comparison
+    from nhalf.evidence.crossing import Contest, Crossing
     from nhalf.evidence.decode_messages import Mark
     from nhalf.evidence.fit import Fit
     from nhalf.report.canvas import Canvas
@@ -59,6 +60,37 @@ def changes(comparison: Comparison, canvas: Canvas) -> None:
         canvas.paragraph(f"  {change.curve}: {_moved(change)}", indent="    ")
     for doubt in comparison.doubts:
         canvas.paragraph(f"  {doubt}", indent="    ")
+
+
+def crossings(contests: Sequence[Contest], canvas: Canvas) -> None:
+    """Write which of two curves is faster from where on."""
+    if not contests:
+        return
+    canvas.heading("Which is faster")
+    for contest in contests:
+        canvas.paragraph(f"  {faster(contest)}.", indent="    ")
+
+
+def faster(contest: Contest) -> str:
+    """Return in words which of two curves is faster, and from which size on."""
+    if contest.crossings:
+        return "; ".join(_crossed(each) for each in contest.crossings)
+    ends = " to ".join(map(units.format_size, (contest.from_bytes, contest.to_bytes)))
+    if not contest.stretches:
+        return f"{contest.a} and {contest.b} do not differ outside the noise, {ends}"
+    winner, _, last = contest.stretches[-1]
+    loser = contest.b if winner == contest.a else contest.a
+    upto = f"at every size, {ends}" if last >= contest.to_bytes else f"up to {units.format_size(last, binary=True)}"
+    return f"{winner} is faster than {loser} {upto}"
+
+
+def _crossed(found: Crossing) -> str:
+    """Return in words from which size on a curve is faster, and from which batch."""
+    sizes = (found.size_bytes, found.low_bytes, found.high_bytes)
+    size, low, high = (units.format_size(each, binary=True) if each else "" for each in sizes)
+    within = f"95 %: {low} to {high}" if low else "alike below"
+    batch = f": batch {found.batch}" if found.batch else ""
+    return f"{found.b} is faster than {found.a} from {size} on ({within}){batch}"
 
 
 def _moved(change: Change) -> str:

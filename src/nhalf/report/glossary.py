@@ -23,7 +23,10 @@ _CODES = "# Codes of notes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One word: what it says, its formula, an example, words beside it, and others that lead to it."""
+    """One word: what it says, its formula, an example, words beside it, and others that lead to it.
+
+    The causes of `nhalf doctor` are not `listed`: its screen names them where they matter.
+    """
 
     word: str
     says: str
@@ -33,6 +36,7 @@ class Entry:
     also: tuple[str, ...] = ()
     code: bool = False
     keys: tuple[str, ...] = ()
+    listed: bool = True
 
 
 @cache
@@ -96,7 +100,7 @@ def write_list(canvas: Canvas) -> None:
     canvas.blank()
     canvas.paragraph(", ".join(entry.word for entry in known if not entry.code and not entry.keys))
     canvas.blank()
-    canvas.paragraph("Notes: " + ", ".join(entry.word for entry in known if entry.code), indent="  ")
+    canvas.paragraph("Notes: " + ", ".join(entry.word for entry in known if entry.code and entry.listed), indent="  ")
     canvas.blank()
     canvas.paragraph("Keys: " + ", ".join(entry.word for entry in known if entry.keys), indent="  ")
 

@@ -7,7 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.decide.scaling_curve import curves
+from nhalf.evidence.waiting import SAID
 from nhalf.report.document import envelope
+from nhalf.report.view import Brief
 from nhalf.report.words import counted
 
 if TYPE_CHECKING:
@@ -16,12 +18,40 @@ if TYPE_CHECKING:
     from nhalf.decide.scaling_curve import Finding, Point
     from nhalf.report.canvas import Canvas
 
+_KINDS: Final = 7
 _MOST: Final = 20
 """Findings of one kind that a page shows; a table of thousands has one fault thousands of times."""
 _LONGEST: Final = 60
 """Letters of a list of batches that still fit into a command."""
 _STAND_INS: Final = {"model": "llama-3.1-70b", "system": "h100-sxm"}
 """What a command is about where a table does not say."""
+
+
+def brief(points: Sequence[Point], findings: Sequence[Finding], *, file: str) -> Brief:
+    """Return the first screen: the verdict, and a row for each kind of finding, the first of its kind."""
+    total = Counter(finding.code for finding in findings)
+    first = {finding.code: finding for finding in reversed(findings)}
+    rows = [
+        [f"line {found.row}" if (found := first[code]).row else "file", code, _short(found.text)]
+        for code in dict.fromkeys(finding.code for finding in findings)
+    ]
+    more = [f"{count - 1} more of {code}" for code, count in total.items() if count > 1]
+    more += [f"{len(rows) - _KINDS} more kinds"] if len(rows) > _KINDS else []
+    command, _, why = _next(points).partition("  # ")
+    return Brief(
+        verdict=[verdict(points, findings)],
+        title=f"{file}, {counted(len(points))}, {counted(len(findings), 'finding')}",
+        table=(["<", "<", "<"], rows[:_KINDS]) if rows else None,
+        notes=[f"{', '.join(more)}: --detail."] if more else [],
+        next_command=command,
+        next_why=why,
+        warn=any(finding.severity != "note" for finding in findings),
+    )
+
+
+def _short(text: str) -> str:
+    """Return the first part of a finding, whole where it is of waiting, whose end is what matters."""
+    return text if text.endswith(SAID) else text.partition(": ")[0].partition("; ")[0]
 
 
 def write(points: Sequence[Point], findings: Sequence[Finding], canvas: Canvas, *, file: str) -> None:

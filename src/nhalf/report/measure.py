@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
+from nhalf.evidence.probe.in_loop import IN_A_LOOP
 from nhalf.evidence.verdict import QUANTITIES, of_curve
 from nhalf.report.document import envelope
 from nhalf.report.fit import write_curve, write_number, write_skipped
+from nhalf.report.fit_brief import rows
+from nhalf.report.view import Brief
 from nhalf.report.words import counted
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 4  # curves in full
 _ROWS = 6  # of how it was measured
+_VERDICTS, _DOUBTS, _PAIRS = 3, 2, 10  # of the first screen
 _FIRST = ("oversubscribed", "busy")  # doubts that change every number
 _PLACED = {
     "spread": "ranks started here keep a core each",
@@ -64,9 +68,14 @@ def write(answer: Answer, canvas: Canvas) -> None:
     if answer.fit is not None:
         _fit(answer.fit, canvas)
     _extras(answer.extras, canvas)
+    write_how(answer, canvas)
+    canvas.following(_next(answer))
+
+
+def write_how(answer: Answer, canvas: Canvas) -> None:
+    """Write how a run was measured, and what to doubt."""
     _how(answer.run, canvas)
     _doubts(answer.run, canvas)
-    _next(answer, canvas)
 
 
 def _verdicts(fit: Fit, canvas: Canvas) -> None:
@@ -116,7 +125,8 @@ def _extras(extras: Extras, canvas: Canvas) -> None:
 def _how(run: Mapping[str, Any], canvas: Canvas) -> None:
     """Write how each curve was measured."""
     canvas.heading("How it was measured")
-    curves = [curve for curve in run["curves"] if any(point["rounds_ns"] for point in curve["points"])]
+    curves = [curve for curve in run["curves"]
+              if curve["sync"] != IN_A_LOOP and any(point["rounds_ns"] for point in curve["points"])]  # fmt: skip
     if len(curves) <= _ROWS:
         names = ["<curve", "<times", "<start", "rounds", "smallest", "95 % of its median", "least", "apart"]
         canvas.table(names, [_row(curve) for curve in curves])
@@ -172,14 +182,54 @@ def _doubts(run: Mapping[str, Any], canvas: Canvas) -> None:
             canvas.paragraph(f"    {doubt['do']}", indent="    ")
 
 
-def _next(answer: Answer, canvas: Canvas) -> None:
-    """Write what to run next."""
+def _next(answer: Answer) -> str:
+    """Return the command to run next."""
     if answer.extras.command:
-        canvas.following(answer.extras.command)
-    elif answer.file and answer.fit is not None:
-        canvas.following(f"nhalf fit {shlex.quote(answer.file)} -o links.toml")
-    else:
-        canvas.following(f"{answer.run['command']} -o run.json")
+        return answer.extras.command
+    if answer.file and answer.fit is not None:
+        return f"nhalf fit {shlex.quote(answer.file)} -o links.toml"
+    return f"{answer.run['command']} -o run.json"
+
+
+def _verdict(curve: CurveFit, count: int) -> str:
+    """Return the verdict on a curve; of several, whose intervals stand in the table, in short."""
+    if count == 1 or curve.floor_s is None:
+        return of_curve(curve)
+    bandwidth = f", {units.format_bandwidth(curve.bandwidth.value)}" if curve.bandwidth is not None else ""
+    double = curve.double_floor_size_bytes
+    upto = f"; latency counts more than bytes up to {units.format_size(double)}" if double is not None else ""
+    name = curve.series.key.label or str(curve.series.key)
+    return f"{name}: {units.format_time(curve.floor_s)} floor{bandwidth}{upto}."
+
+
+def brief(answer: Answer) -> Brief:
+    """Return the first screen: what was asked for beside the curves, a row for each curve, and what to doubt."""
+    run, curves = answer.run, answer.fit.curves if answer.fit is not None else ()
+    doubts = sorted(run["doubts"], key=lambda doubt: doubt["code"] not in _FIRST)
+    more = len(doubts) - _DOUBTS
+    title, table = "", rows(curves) if curves else None
+    if table is None and answer.extras.tables:
+        first = answer.extras.tables[0]
+        title, table = first.title, (list(first.columns), [list(row) for row in first.rows[:_PAIRS]])
+    hosts = len({rank["host"] for rank in run["ranks"]})
+    how = f"{counted(len(run['ranks']), 'rank')} on {counted(hosts, 'host')}, {run['backend']}, {run['seconds']:.1f} s"
+    command, _, why = _next(answer).partition("  # ")
+    return Brief(
+        verdict=[
+            *([f"Ended early: {run['lost']}"] if run["lost"] else []),
+            *(answer.extras.verdicts or [_verdict(curve, len(curves)) for curve in curves[:_VERDICTS]]),
+        ],
+        title=title or f"{how}; 95 % in brackets",
+        table=table,
+        notes=[
+            *(f"{doubt['text'][0].upper()}{doubt['text'][1:]}." for doubt in doubts[:_DOUBTS]),
+            *([f"{counted(more, 'other doubt')} with --detail."] if more > 0 else []),
+        ],
+        closing=[f"Kept in {answer.file}: nothing has to be measured again."] if answer.file else (),
+        next_command=command,
+        next_why=why,
+        warn=bool(run["lost"]),
+    )  # fmt: skip
 
 
 def document(answer: Answer) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 from nhalf import units
 from nhalf.decide.launch_lines import lines
 from nhalf.decide.layouts import name
+from nhalf.decide.requests import waits
 from nhalf.engines.served import PLACEHOLDER
 from nhalf.predict.routed import measured_ways
 from nhalf.report.decode_brief import assumed, span
-from nhalf.report.fields import count
+from nhalf.report.fields import count, waits_line
 from nhalf.report.plan import Asked, served
 from nhalf.report.plan_several import comparison
 from nhalf.report.plan_words import GOALS, judgement, limits, tenths, token_columns, verdict
@@ -39,11 +40,11 @@ def brief(plan: Plan, asked: Asked) -> Brief:
     return Brief(
         verdict=[_run(plan, chosen) if plan.chosen is not None else verdict(plan), *judged],
         warn=plan.chosen is None,
-        number=" ".join([f"80 % range: {span(*chosen.band_s)} per token.", *(_odds(plan, chosen) or _first(chosen))]),
+        number=" ".join([f"80 % range: {span(*chosen.band_s)} per token.", *_odds(plan, chosen)]),
         title=f"{chosen.scenario.transformer.name} on {plan.gpus} {asked.system}{_lengths(chosen)}",
         bars=_bars(plan, rows),
         notes=_notes(plan, rows),
-        closing=[*_runner_up(plan), *_even(plan, chosen)],
+        closing=[*_waits(plan, chosen), *_runner_up(plan), *_even(plan, chosen)],
         commands=_launch(plan, asked),
         assumed=assumed(chosen, asked.defaults),
         next_command=asked.next_command,
@@ -94,9 +95,21 @@ def _odds(plan: Plan, chosen: Choice) -> list[str]:
     return [] if found is None else [f"It keeps {units.format_time(plan.wish.tpot_s or 0)} in {found} of 10 cases."]
 
 
-def _first(chosen: Choice) -> list[str]:
-    """Return the time to the first token of a prompt alone."""
-    return [] if chosen.ttft_s is None else [f"First token: {units.format_time(chosen.ttft_s[0])}."]
+def _waits(plan: Plan, chosen: Choice) -> list[str]:
+    """Return what the requests of the chosen layout wait, replayed one by one, and which limit not all of them keep."""
+    found = waits(chosen)
+    if found is None:
+        return []
+    pairs = (
+        (plan.wish.ttft_s, found.ttft_p99_s, "to the first token"),
+        (plan.wish.tpot_s, found.tpot_p99_s, "a token"),
+    )
+    late = [
+        f"More than 1 request in 100 takes over {units.format_time(limit)} {what}."
+        for limit, last, what in pairs
+        if limit is not None and last > limit
+    ]
+    return [waits_line(found), *late]
 
 
 def _binds(row: Choice) -> str:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf.decide.launch_lines import lines, switches
 from nhalf.decide.layouts import name
+from nhalf.decide.requests import waits
 from nhalf.report.document import envelope, of, taken
+from nhalf.report.fields import waited
 from nhalf.report.plan import served
 from nhalf.report.plan_words import judgement, rule_of_thumb, verdict, why
 
@@ -37,6 +39,7 @@ def body(plan: Plan, asked: Asked, *, every: bool) -> dict[str, Any]:
             key: None if (row := getattr(plan, key)) is None else plan.record(row)
             for key in ("chosen", "even", "nearest", "judged", "judged_best")
         },
+        "waits": waited(None if chosen is None else waits(chosen)),
         "judgement": judgement(plan, asked.launched) or None,
         "launch": {engine: line.command or None for engine, line in launch.items()},
         "launch_notes": {engine: [line.reason] if line.reason else list(line.also) for engine, line in launch.items()},

@@ -15,6 +15,7 @@ from nhalf.loading.case_assumptions import assumptions
 from nhalf.loading.predictions import NUMBERS
 from nhalf.predict import incast
 from nhalf.report.document import envelope, of
+from nhalf.report.view import Bars, Brief
 from nhalf.report.words import INCAST, counted
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 COLUMNS = ("predicted_tpot_s", "low_s", "high_s", "ttft_low_s", "ttft_high_s", "binding", "refused")
 """What is added to the columns of the table."""
 _FEW = 5
+_WORDS = {"launch": "per-layer overhead", "kv": "KV cache"}
+_PARTS, _LEAST_SURE, _DOUBTS = 5, 4, 2
+"""Rows of the first screen."""
 
 
 def table(found: Predictions) -> str:
@@ -50,24 +54,70 @@ def _texts(values: Array) -> list[str]:
     return [repr(value) if value == value else "" for value in values.tolist()]  # noqa: PLR0124  NaN
 
 
+def brief(found: Predictions, *, next_command: str) -> Brief:
+    """Return the first screen: how many rows, what takes the most time in them, and those that are least sure."""
+    words = Counter(_WORDS.get(word, word) for word in found.binding if word).most_common(_PARTS)
+    assumed = [f"{each.column} {each.value} in {counted(each.rows)}" for each in assumptions(found.cases)]
+    reasons = Counter(reason for reason in found.refused if reason).most_common(1)
+    more = len(doubts(found)) - _DOUBTS
+    notes = [*doubts(found)[:_DOUBTS], *([f"{counted(more, 'other doubt')} with --detail."] if more > 0 else [])]
+    notes += [f"Refused, {counted(rows)}: {reason}." for reason, rows in reasons]
+    command, _, why = next_command.partition("  # ")
+    return Brief(
+        verdict=[f"{_verdict(found)}."],
+        number=_number_line(found),
+        title="What takes the most time" if words else "",
+        bars=Bars(
+            heads=("<part", "rows"), rows=[(word, str(rows)) for word, rows in words], names=("rows",),
+            parts=[(float(rows),) for _, rows in words],
+        ) if words else None,
+        table=(["<least sure", "per token", "<80 % range"], _least_sure(found)) if words else None,
+        notes=notes,
+        assumed=", ".join([*assumed[:_DOUBTS], *(["and more"] if len(assumed) > _DOUBTS else [])]),
+        next_command=command,
+        next_why=why,
+        warn=not words,
+    )  # fmt: skip
+
+
+def _verdict(found: Predictions) -> str:
+    count, refused = len(found.refused), sum(bool(reason) for reason in found.refused)
+    return f"{count - refused} of {counted(count)} predicted" + (
+        f", {refused} refused with a reason" if refused else ""
+    )
+
+
+def _number_line(found: Predictions) -> str:
+    """Return from where to where times per token reach, and how wide their bands are."""
+    times = found.tpot_s[np.isfinite(found.tpot_s)]
+    if not len(times):
+        return ""
+    half = np.nanmedian(np.sqrt(found.high_s / found.low_s)) - 1
+    least, middle, most = (units.format_time(float(value)) for value in (times.min(), np.median(times), times.max()))
+    return f"{least} to {most} per token, {middle} in the middle; 80 % range about {100 * half:.0f} % either way."
+
+
+def _least_sure(found: Predictions) -> list[list[str]]:
+    """Return the rows with the widest bands."""
+    width = np.where(np.isfinite(found.tpot_s), found.high_s / found.low_s, 0.0)
+    rows = []
+    for row in np.argsort(-width, kind="stable")[:_LEAST_SURE].tolist():
+        if not width[row]:
+            continue
+        group = found.cases.groups[int(found.group[row])]
+        name = f"{found.cases.table.named(row)}: {group.model} on {group.system}, {group.scenario.layout.name}"
+        low, high = (units.format_time(float(ends[row])) for ends in (found.low_s, found.high_s))
+        rows.append([name, units.format_time(float(found.tpot_s[row])), f"{low} to {high}"])
+    return rows
+
+
 def write(found: Predictions, canvas: Canvas, *, next_command: str) -> None:
     """Write what was predicted, what binds, and what was refused."""
-    count = len(found.refused)
     refused = Counter(reason for reason in found.refused if reason)
-    answered = count - sum(refused.values())
-    canvas.paragraph(
-        f"{answered} of {counted(count)} predicted"
-        + (f", {count - answered} refused with a reason" if refused else ""),
-        bold=True,
-    )
-    if answered:
-        times = found.tpot_s[np.isfinite(found.tpot_s)]
-        half = np.nanmedian(np.sqrt(found.high_s / found.low_s)) - 1
-        canvas.paragraph(
-            f"{units.format_time(float(np.median(times)))} per token in the median, "
-            f"80 % band about +-{100 * half:.0f} %"
-        )
-        words = Counter(word for word in found.binding if word)
+    canvas.paragraph(_verdict(found), bold=True)
+    words = Counter(word for word in found.binding if word)
+    if words:
+        canvas.paragraph(_number_line(found))
         canvas.heading("What binds")
         canvas.table(["<largest part", "rows"], [[word, str(rows)] for word, rows in words.most_common()])
     for doubt in doubts(found):

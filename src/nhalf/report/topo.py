@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
-from nhalf.evidence.readers.topo import LETTERS, nvlinks
+from nhalf.evidence.readers.topo import ORDER, nvlinks
 from nhalf.report.document import envelope, of
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def nearest(machine: Machine, gpu: str) -> tuple[str, list[str]]:
 
 
 def _nearness(letters: str) -> int:
-    return len(LETTERS) if nvlinks(letters) else LETTERS.index(letters)
+    return len(ORDER) if nvlinks(letters) else ORDER.index(letters)
 
 
 def _next(machine: Machine) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nhalf import units
 from nhalf.report.document import envelope
 from nhalf.report.words import counted
@@ -12,6 +14,7 @@ from nhalf.report.words import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nhalf.breakdown import Array
     from nhalf.loading.case_checks import Finding
     from nhalf.report.canvas import Canvas
     from nhalf.validate import Miss, Ratio, Score, Switch, Validation
@@ -60,6 +63,22 @@ def left_out(*, flags: Sequence[str], unmeasured: int) -> list[str]:
     some = ", ".join([*texts[:_REASONS], *more])
     found = [(len(flags), f"with a quality_flag ({some})"), (unmeasured, "without a tpot_s")]
     return [f"left out: {counted(rows)} {why}" for rows, why in found if rows]
+
+
+def drafted(kept: Array, times_s: Array, *, compared: bool) -> list[str]:
+    """Return what is done with rows that draft: `kept` tokens a step, NaN for others, and their times per token [s]."""
+    rows = np.flatnonzero(np.isfinite(kept))
+    if not len(rows):
+        return []
+    first = rows[0]
+    whole, each = units.format_time(float(kept[first] * times_s[first])), units.format_time(float(times_s[first]))
+    step = f"{kept[first]:.3g} x {each} = {whole} a step"
+    if compared:
+        end = "compared with a step that drafts, without the time of the draft itself"
+    else:
+        end = "left out, since no plain step was timed"
+    which = "1 row drafts" if len(rows) == 1 else f"{len(rows)} rows draft"
+    return [f"{which} ({step}): {end}"]
 
 
 def seen_before(seen: int, rows: int) -> str:

@@ -96,6 +96,8 @@ class View:
     rows: str | Callable[[dict[str, Any]], Sequence[Mapping[str, Any]]]
     brief: Callable[[], Brief]
     detail: Callable[[Canvas], None] | None = None
+    found: object | None = None
+    """What was found, for those who ask in Python."""
     below: Callable[[Canvas], None] | None = None
     defaults: Sequence[Default] = ()
     following: Sequence[str] = ()

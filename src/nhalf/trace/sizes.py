@@ -32,6 +32,10 @@ def of_elements(op: Op, sent: object, received: object, dtype: object) -> float 
     return float(largest * each) or None
 
 
+_MOST = 2**60
+"""A tensor of more elements than this was never on a device: the shape is damaged."""
+
+
 def of_shapes(op: Op, dims: Any, types: Any, *, index: int = 0, ranks: int | None = None) -> float | None:  # noqa: ANN401  decoded JSON
     """Return the size [bytes] of a call from the shape and type of one of its tensors.
 
@@ -64,4 +68,4 @@ def _elements(shape: object) -> int | None:
         if not isinstance(side, int) or side < 0:
             return None
         count *= side
-    return count
+    return count if count < _MOST else None

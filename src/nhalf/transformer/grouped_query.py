@@ -261,9 +261,13 @@ def glm4_moe(fields: Fields, traits: Traits) -> list[Layer]:
 
 
 def gemma4(fields: Fields, traits: Traits) -> list[Layer]:
-    """Return the layers of Gemma 4: those that look back on everything have heads of their own, and no values."""
-    for key in ("enable_moe_block", "num_kv_shared_layers", "hidden_size_per_layer_input", "use_double_wide_mlp"):
-        fields.absent(key, "only the dense Gemma 4 without shared caches is")
+    """Return the layers of Gemma 4: those that look back on everything have heads of their own, and no values.
+
+    One with experts has them beside the dense block, which every token passes like a shared expert.
+    """
+    for key in ("num_kv_shared_layers", "hidden_size_per_layer_input", "use_double_wide_mlp"):
+        fields.absent(key, "only Gemma 4 without shared caches and without embeddings of each layer is")
+    block = _gemma4_experts(fields) if fields.flag("enable_moe_block") else None
     head_dim = fields.count("global_head_dim", default=fields.count("head_dim"))
     found: list[Layer] = []
     for layer in dense(fields, traits):
@@ -276,5 +280,16 @@ def gemma4(fields: Fields, traits: Traits) -> list[Layer]:
                 norm_elements=2 * head_dim,
                 keys_as_values=fields.flag("attention_k_eq_v"),
             )
-        found.append(replace(layer, attention=each))
+        found.append(replace(layer, attention=each, feed_forward=block or layer.feed_forward))
     return found
+
+
+def _gemma4_experts(fields: Fields) -> ExpertFeedForward:
+    """Return the experts of Gemma 4 with the dense block beside them."""
+    experts, chosen = chosen_of(fields, "num_experts", "top_k_experts")
+    return ExpertFeedForward(
+        experts=experts,
+        chosen=chosen,
+        intermediate_size=fields.count("moe_intermediate_size"),
+        shared=GatedFeedForward(intermediate_size=fields.count("intermediate_size")),
+    )

@@ -102,7 +102,10 @@ def _mixers(fields: Fields, traits: Traits) -> list[Attention]:
 
 # ---------------------------------------------------------------------------------------------------------- Nemotron-H
 
-_LETTERS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
+_LETTERS = {
+    "mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "mlp": "-", "moe": "E",
+}  # fmt: skip
+"""What a layer is called, before and since transformers named kinds of layers alike, and its letter in a pattern."""
 
 
 def nemotron_h(fields: Fields, traits: Traits) -> list[Layer]:
@@ -123,7 +126,12 @@ def nemotron_h(fields: Fields, traits: Traits) -> list[Layer]:
 
 def _pattern(fields: Fields) -> str:
     """Return one letter for each layer."""
-    count, allowed = fields.layer_count(), "M (Mamba), * (attention), - (MLP), E (experts)"
+    listed, allowed = fields.config.get("layers_block_type"), "M (Mamba), * (attention), - (MLP), E (experts)"
+    # Newer configs list the layers and do not count them.
+    if isinstance(listed, list) and listed and not fields.has("num_hidden_layers"):
+        count = len(listed)
+    else:
+        count = fields.layer_count()
     if fields.has("layers_block_type"):
         named = fields.entries("layers_block_type", count)
         for index, kind in enumerate(named):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.collective import Op
 from nhalf.errors import InputError, did_you_mean
-from nhalf.evidence.probe import meeting, sockets
+from nhalf.evidence.probe import loop_flags, meeting, sockets
 from nhalf.evidence.probe.plan import BACKENDS, COLLECTIVES, SOCKETS, Request, whole
 from nhalf.evidence.probe.ranks import place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nhalf.evidence.probe.cell import How
+    from nhalf.evidence.probe.cell import How, Program
     from nhalf.evidence.probe.messages import Channel
     from nhalf.evidence.probe.ranks import Place
 
@@ -36,7 +36,7 @@ _TORCH: Final = ("gloo", "nccl")
 class Asked:
     """The flags of `nhalf measure` as they were typed; `listen` and `connect` are HOST or HOST:PORT.
 
-    `sizes_bytes` [bytes] is what --sizes means, empty where it was not given.
+    `sizes_bytes` [bytes] is what --sizes means, empty where it was not given; `loops` and `ladder` are of --model.
     """
 
     sizes_bytes: Sequence[float] = ()
@@ -64,6 +64,8 @@ class Asked:
     seed: str = "1"
     launches: str = "1"
     file: str = ""
+    loops: tuple[Program, ...] = ()
+    ladder: tuple[Program, ...] = ()
 
     @property
     def apart(self) -> bool:
@@ -79,13 +81,15 @@ def requested(asked: Asked, environment: Mapping[str, str]) -> tuple[Place | Non
     here = None if asked.apart else place(environment)
     backend = _backend(asked, here)
     size = _size(asked, here, backend)
+    if asked.loops:
+        loop_flags.check(_own(asked), asked.loops, backend)
     ops = _ops(asked, backend)
     groups = any(op in COLLECTIVES for op in ops)
     hows = _hows(asked, backend, groups=groups)
-    _consistent(asked, here, backend, ops)
+    _consistent(asked if not asked.loops else replace(asked, fuse=None, overlap=False), here, backend, ops)
     if asked.sync not in _SYNCS:
         raise InputError(f"{asked.sync!r} is no way to begin", where="--sync", allowed=", ".join(_SYNCS))
-    default = _BUDGET_COLLECTIVES_S if groups and not asked.pairs else _BUDGET_S
+    default = _BUDGET_COLLECTIVES_S if asked.loops or (groups and not asked.pairs) else _BUDGET_S
     if asked.listen is not None:
         default = _SESSION_S
     host, port = meeting.place(asked)
@@ -98,15 +102,15 @@ def requested(asked: Asked, environment: Mapping[str, str]) -> tuple[Place | Non
         hows=hows,
         pair_hows=tuple(how for how in hows if how != "graph") or ("isolated",) if asked.timing else ("isolated",),
         budget_s=_time(asked.budget, "--budget") if asked.budget else default,
-        deadline_s=_time(asked.deadline, "--deadline"),
+        deadline_s=_time(asked.deadline, "--deadline") * loop_flags.patience(asked.loops),
         wait_s=_time(asked.wait, "--wait"),
         target=_share(asked.target),
         seed=units.parse_count(asked.seed, where="--seed"),
         launches=_launches(asked, here),
         sync=asked.sync,
         pairs=asked.pairs is not None,
-        overlap=asked.overlap,
-        fuse=units.parse_int_list(asked.fuse, where="--fuse") if asked.fuse else (),
+        overlap=asked.overlap and not asked.loops,
+        fuse=units.parse_int_list(asked.fuse, where="--fuse") if asked.fuse and not asked.loops else (),
         fuse_bytes=int(units.parse(asked.fuse_size, "size", where="--fuse-size")),
         host=host if asked.connect else "",
         bind="" if asked.connect else host,
@@ -115,7 +119,15 @@ def requested(asked: Asked, environment: Mapping[str, str]) -> tuple[Place | Non
         placement=meeting.placement(asked, here, backend),
         command=asked.command,
         file=asked.file,
+        loops=loop_flags.programs(asked.loops, backend),
+        ladder=asked.ladder,
     )
+
+
+def _own(asked: Asked) -> dict[str, object]:
+    """Return the flags that a loop leaves no room for."""
+    return {"--ops": asked.ops, "--sizes": asked.sizes_bytes, "--pairs": asked.pairs, "--timing": asked.timing,
+            "--launches": asked.launches, "--overlap": asked.overlap}  # fmt: skip
 
 
 def _backend(asked: Asked, here: Place | None) -> str:
@@ -154,8 +166,9 @@ def _torch_backend() -> str:
 
 
 def _size(asked: Asked, here: Place | None, backend: str) -> int:
+    need = loop_flags.ranks(asked.loops)
     if asked.ranks is None:
-        size = here.size if here else 2
+        size = here.size if here else need or 2
     else:
         size = units.parse_count(asked.ranks, where="-n")
         if here is not None and size != here.size:
@@ -165,7 +178,10 @@ def _size(asked: Asked, here: Place | None, backend: str) -> int:
             raise InputError("two hosts have a rank each", where="-n", allowed="2", do="leave -n out")
     if not 2 <= size <= _MOST_RANKS:  # noqa: PLR2004
         raise InputError(f"{size} rank{'s' * (size != 1)} cannot measure", where="-n", allowed=f"2 to {_MOST_RANKS}")
-    if backend == SOCKETS and size > 2 and not asked.pairs:  # noqa: PLR2004
+    if need and size != need:
+        raise InputError(f"the layout has {need} ranks, and there are {size}", where="--tp, --pp",
+                         do="change the layout or the number of ranks: both are the same")  # fmt: skip
+    if backend == SOCKETS and size > 2 and not asked.pairs and not need:  # noqa: PLR2004
         raise InputError(f"sockets measure pairs, and {size} ranks have several", where="-n", allowed="2",
                          do="--pairs all for every pair, or --backend mpi for collectives")  # fmt: skip
     return size
@@ -226,12 +242,17 @@ def _consistent(asked: Asked, here: Place | None, backend: str, ops: tuple[Op, .
 
 def _channels(asked: Asked) -> tuple[Channel, ...]:
     known = sockets.channels()
+    if asked.loops:
+        known = tuple(name for name in known if name != sockets.MEMORY)
+        return known[:1] if asked.channels is None else _named(asked, known)[:1]
     if asked.apart:
         known = (sockets.TCP,)
-    if asked.channels is None:
-        return known
+    return known if asked.channels is None else _named(asked, known)
+
+
+def _named(asked: Asked, known: tuple[Channel, ...]) -> tuple[Channel, ...]:
     found = []
-    for name in dict.fromkeys(text.strip().casefold() for text in asked.channels.split(",")):
+    for name in dict.fromkeys(text.strip().casefold() for text in (asked.channels or "").split(",")):
         if name in known:
             found.append(next(each for each in known if each == name))
         else:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from nhalf.evidence.probe.cell import Cell
 
@@ -65,15 +65,32 @@ class Backend(Protocol):
         ...
 
     def action(self, cell: Cell) -> Action:
-        """Return a collective among all ranks."""
+        """Return a collective among the ranks of a cell."""
         ...
 
-    def barrier(self) -> None:
-        """Return when all ranks have come here."""
+    def barrier(self, ranks: tuple[int, ...]) -> None:
+        """Return when these ranks have come here."""
         ...
 
-    def graphed(self, action: Action, count: int) -> Callable[[], None]:
-        """Return a call that replays `count` actions from a captured graph, and waits for their end."""
+    def graphed(self, run: Callable[[], None], count: int) -> Callable[[], None]:
+        """Return a call that replays `count` runs from a captured graph, and waits for their end."""
+        ...
+
+    def product(self, rows: int, inner: int, columns: int) -> Callable[[], None]:
+        """Return a product of matrices, on the device that the messages come from."""
+        ...
+
+    def stamp(self) -> Any:  # noqa: ANN401  a time, or an event of a device
+        """Return a mark of now, in the order of what was begun."""
+        ...
+
+    def read(self, stamps: Sequence[Any]) -> Sequence[int]:
+        """Return the times of marks [ns], on the clock of this rank or, where `device_clock`, on a device's own."""
+        ...
+
+    @property
+    def device_clock(self) -> bool:
+        """Return whether marks are of a device's clock, which says nothing of other ranks."""
         ...
 
     def computation(self) -> Callable[[], None]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
-from nhalf.evidence.probe import clocks, doubts, placement, traffic
+from nhalf.collective import Op
+from nhalf.evidence.probe import clocks, doubts, ladder, placement, traffic
 from nhalf.evidence.probe.messages import Clock, Open, Peer, Ran, Traffic
 from nhalf.evidence.probe.plan import SOCKETS, cells, example_pairs
 from nhalf.evidence.probe.record import Doubt
@@ -50,7 +52,7 @@ def conduct(conductor: Conductor, request: Request, record: Record, progress: Pr
     schedule = Schedule(conductor, record, terms, _kept(record, request, progress))
     schedule.ahead_ns = ahead
     try:
-        numbers = schedule.prepare(planned)
+        numbers = [*schedule.prepare(planned), *ladder.climbed(schedule, request)]
         _transports(conductor, request, record, schedule)
         rounds = schedule.rounds(numbers)
         record.placed = placement.described(
@@ -83,12 +85,14 @@ def _kept(record: Record, request: Request, progress: Progress) -> Progress:
 
 def _open(conductor: Conductor, request: Request, planned: Sequence[Cell]) -> None:
     """Connect the pairs of ranks that any cell needs: the lower rank of each to the higher."""
-    pairs = {tuple(sorted(cell.ranks)) for cell in planned} | {(0, rank) for rank in range(1, conductor.size)}
+    pairs = {pair for cell in planned for pair in combinations(sorted(cell.ranks), 2)}
+    pairs |= {(0, rank) for rank in range(1, conductor.size)}
     peers: dict[int, list[Peer]] = {rank: [] for rank in range(conductor.size)}
     for low, high in sorted(pairs):
         peers[low].append(Peer(rank=high, address=conductor.info[high]["address"]))
         peers[high].append(Peer(rank=low))
-    largest = max(_LARGEST_CONTROL, *(cell.size_bytes for cell in planned))
+    sent = [step.size_bytes for each in request.ladder for step in each.steps if step.op is Op.SEND_RECV]
+    largest = max(_LARGEST_CONTROL, *(cell.size_bytes for cell in planned if cell.program is None), *sent)
     orders = {
         rank: Open(channels=request.channels, peers=tuple(found), largest_bytes=largest, deadline_s=request.deadline_s)
         for rank, found in peers.items()

@@ -61,10 +61,10 @@ class Conductor:
         self.host, self.port = host, int(server.getsockname()[1])
         self._door = Door([server], self.key, ranks=size)
 
-    def add(self, wire: Wire, rank: int) -> None:
+    def add(self, wire: Wire, rank: int, wait_s: float = _HELLO_S) -> None:
         """Take the rank at the other end of a wire, which proved who it is.
 
-        Raises RankLostError when it does not say what it runs on.
+        Raises RankLostError when it does not say what it runs on within `wait_s` [s].
         """
         if rank in self._wires:
             raise InputError(f"two processes say that they are rank {rank}", where="ranks",
@@ -72,7 +72,7 @@ class Conductor:
         self._wires[rank] = wire
         wire.speech = REPLIES
         try:
-            facts = wire.receive(_HELLO_S)
+            facts = wire.receive(wait_s)
         except (TimeoutError, WireClosedError) as error:
             raise RankLostError(rank, "it came, and did not say what it runs on") from error
         if not isinstance(facts, Facts):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
-from nhalf.evidence.probe.cell import FUSE
+from nhalf.evidence.probe.cell import FUSE, label_of
 from nhalf.evidence.probe.statistics import median
 
 if TYPE_CHECKING:
@@ -68,8 +68,13 @@ def _pairs(run: Mapping[str, Any]) -> Extras:
     values: list[dict[str, Any]] = []
     verdicts: list[str] = []
     tables: list[Sheet] = []
-    for channel in sorted({curve["channel"] for curve in run["curves"]}):
-        rows = [_pair(curve, nodes) for curve in run["curves"] if curve["channel"] == channel]
+    named = [
+        curve
+        for curve in run["curves"]
+        if curve["of_ranks"] and curve["label"] == label_of(curve["channel"], curve["of_ranks"])
+    ]
+    for channel in sorted({curve["channel"] for curve in named}):
+        rows = [_pair(curve, nodes) for curve in named if curve["channel"] == channel]
         rows = [row for row in rows if row["latency_s"] is not None]
         _mark(rows)
         values += rows

@@ -37,14 +37,16 @@ class Launched:
         self._processes: dict[int | None, subprocess.Popen[bytes]] = {}
         self._outputs: dict[int | None, Any] = {}
 
-    def start(self, rank: int | None, command: Sequence[str], environment: dict[str, str]) -> None:
-        """Start a process in a group of its own, so that a Ctrl-C reaches it only through nhalf."""
+    def start(
+        self, rank: int | None, command: Sequence[str], environment: dict[str, str], handles: Sequence[int] = ()
+    ) -> None:
+        """Start a process in a group of its own, so that a Ctrl-C reaches it only through nhalf; it keeps `handles`."""
         output = tempfile.TemporaryFile()  # noqa: SIM115  closed in `end`
         self._outputs[rank] = output
         try:
             self._processes[rank] = subprocess.Popen(  # noqa: S603  our own worker, or the user's mpiexec
                 list(command), env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                start_new_session=True,
+                start_new_session=True, pass_fds=handles,
             )  # fmt: skip
         except OSError as error:
             output.close()
@@ -103,7 +105,7 @@ def start_ranks(launched: Launched, conductor: Conductor, ranks: Sequence[int], 
     own = processors(len(ranks), how)
     for index, rank in enumerate(ranks):
         where = ["--processor", str(own[index])] if own else []
-        launched.start(rank, _worker(conductor, "sockets", "--rank", str(rank), *where), _environment(conductor))
+        launched.start(rank, _worker(conductor, "sockets", "--rank", str(rank), *where), rank_environment(conductor))
 
 
 def start_mpi(launched: Launched, conductor: Conductor, how: Placement) -> None:
@@ -115,7 +117,7 @@ def start_mpi(launched: Launched, conductor: Conductor, how: Placement) -> None:
     keep = ("-disable-auto-cleanup",) if _is_hydra(mpiexec) else ()
     many = _open_mpi_flags(mpiexec)
     command = [mpiexec, *keep, *many, "-n", str(conductor.size), *_worker(conductor, "mpi", "--placement", how)]
-    environment = _environment(conductor)
+    environment = rank_environment(conductor)
     if not processors(conductor.size):
         # More ranks than processors: MPICH's polling gives its processor away only when told to.
         environment.setdefault("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1")
@@ -160,7 +162,7 @@ def _worker(conductor: Conductor, backend: str, *more: str) -> list[str]:
     return [sys.executable, "-m", WORKER, "--backend", backend, *where, *more]
 
 
-def _environment(conductor: Conductor) -> dict[str, str]:
+def rank_environment(conductor: Conductor) -> dict[str, str]:
     """Return the environment of a rank: this one's, the key, and this package's place."""
     package = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))

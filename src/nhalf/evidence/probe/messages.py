@@ -30,6 +30,7 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=1e5)]
 Value: TypeAlias = bool | int | float | Sequence[int | float]
 Result: TypeAlias = dict[Line, Value]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=10_000_000)]
+Few: TypeAlias = Annotated[int, Meta(ge=1, le=4096)]
 Why: TypeAlias = Literal["busy", "word", "version", "rank"]
 
 
@@ -136,6 +137,21 @@ class Clock(Message, frozen=True, tag="clock"):
     leads: bool
 
 
+class Decode(Message, frozen=True, tag="decode"):
+    """Decode tokens of a small model of this seed, split over `tp` x `pp` ranks; a layer begins `late_s` [s] late."""
+
+    layers: Few
+    hidden: Few
+    heads: Few
+    vocabulary: Few
+    batch: Few
+    tokens: Few
+    tp: Few = 1
+    pp: Few = 1
+    seed: Count = 1
+    late_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
+
+
 class Traffic(Message, frozen=True, tag="traffic"):
     """Say what the interfaces counted."""
 
@@ -184,7 +200,7 @@ class Pong(Message, frozen=True, tag="pong"):
     """The answer to a ping."""
 
 
-Order: TypeAlias = Open | Prepare | Visit | Clock | Traffic | Ran | Ping | Stop
+Order: TypeAlias = Open | Prepare | Visit | Decode | Clock | Traffic | Ran | Ping | Stop
 
 
 @dataclass(frozen=True, slots=True)

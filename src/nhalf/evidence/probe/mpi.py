@@ -13,7 +13,7 @@ import numpy as np
 
 from nhalf.collective import Op
 from nhalf.errors import InputError
-from nhalf.evidence.probe.sockets import processor_work
+from nhalf.evidence.probe.processor import OnProcessor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ def _library() -> Any:  # noqa: ANN401  mpi4py, which few have
     return MPI
 
 
-class Mpi:
+class Mpi(OnProcessor):
     """All ranks of MPI_COMM_WORLD."""
 
     def __init__(self) -> None:
@@ -48,6 +48,7 @@ class Mpi:
         self._world.Set_errhandler(self._mpi.ERRORS_RETURN)
         self.rank: int = self._world.Get_rank()
         self.size: int = self._world.Get_size()
+        self._groups: dict[tuple[int, ...], Any] = {}
 
     def share(self, text: str) -> str:
         """Return rank 0's text on every rank."""
@@ -60,24 +61,20 @@ class Mpi:
         return _MpiMessenger(self._world, self._mpi.BYTE, peer, size_bytes)
 
     def action(self, cell: Cell) -> Action:
-        """Return a collective among all ranks; sums are of float32."""
-        return _MpiAction(self._world, self._mpi, cell.op, cell.size_bytes)
+        """Return a collective among the ranks of a cell; sums are of float32."""
+        return _MpiAction(self._among(cell.ranks), self._mpi, cell.op, cell.size_bytes)
 
-    def barrier(self) -> None:
-        """Return when all ranks have come here."""
-        self._world.Barrier()
+    def _among(self, ranks: tuple[int, ...]) -> Any:  # noqa: ANN401  a communicator
+        """Return the communicator of some ranks; all of them call it."""
+        if ranks not in self._groups:
+            all_of_them = len(ranks) == self.size
+            group = self._world.Get_group()
+            self._groups[ranks] = self._world if all_of_them else self._world.Create_group(group.Incl(list(ranks)))
+        return self._groups[ranks]
 
-    def graphed(self, action: Action, count: int) -> Callable[[], None]:
-        """Refuse: there are no graphs here."""
-        del action, count
-        raise InputError("MPI has no graphs", where="--timing", allowed="isolated, back-to-back")
-
-    def computation(self) -> Callable[[], None]:
-        """Return a small computation on the processor."""
-        return processor_work()
-
-    def settle(self) -> None:
-        """Return at once: a blocking call has ended when it returns."""
+    def barrier(self, ranks: tuple[int, ...]) -> None:
+        """Return when these ranks have come here."""
+        self._among(ranks).Barrier()
 
     def facts(self) -> Mapping[str, str]:
         """Return the library and its version."""

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from nhalf.collective import Mode, Op
-from nhalf.evidence.probe.cell import FUSE, Cell, How
+from nhalf.evidence.probe.cell import FUSE, Cell, How, Number, Program, Step, label_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +28,8 @@ _ELEMENT: Final = 4
 PAIR_SIZES: Final = (8, 512, 16 * 1024, 262_144, 1_048_576, 4_194_304)
 """Sizes [bytes] at which every pair is measured: the smallest gives the latency, the largest two the bandwidth."""
 _EXTRA: Final = 1024  # [bytes] where a fixed time is split
+_LEAST_ALIKE, _MOST_LOOKED_AT = 3, 8  # ranks whose pairs are looked at beside a loop
+_LOOK_SIZES: Final = (8, 16 * 1024, 65_536)  # [bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Request:
     for every pair, `overlap` how much hides under computing, `fuse` what m messages of `fuse_bytes` save when they
     become one. `host` is whom to connect to, `bind` where to be reached, `word` what both ends must know. `file` is
     where the samples go, also before the end. `launches` is how often the ranks are started anew, `placement` where.
+    `loops` are tokens of a model to play; of the `ladder`, by rising batch, as many as show where a collective doubles.
     """
 
     backend: str = SOCKETS
@@ -65,6 +68,8 @@ class Request:
     command: str = "nhalf measure"
     file: str = ""
     placement: Placement = "free"
+    loops: tuple[Program, ...] = ()
+    ladder: tuple[Program, ...] = ()
 
     @property
     def wires(self) -> tuple[str, ...]:
@@ -74,9 +79,11 @@ class Request:
 
 def cells(request: Request, nodes: Mapping[int, int]) -> list[Cell]:
     """Return what to time, for ranks on these nodes."""
+    if request.loops:
+        return [*_alone(request), *(loop_cell(request, each) for each in request.loops), *_probes(request)]
     if request.pairs:
         return [
-            Cell(channel=channel, op=Op.SEND_RECV, size_bytes=size, ranks=pair, label=_label(channel, pair))
+            Cell(channel=channel, op=Op.SEND_RECV, size_bytes=size, ranks=pair, label=label_of(channel, pair))
             for channel in request.wires
             for pair in combinations(range(request.size), 2)
             for size in PAIR_SIZES
@@ -88,6 +95,46 @@ def cells(request: Request, nodes: Mapping[int, int]) -> list[Cell]:
         if op in request.ops:
             found += _collectives(request, op)
     return found + _overlaps(request) + _fused(request)
+
+
+def loop_cell(request: Request, program: Program) -> Cell:
+    """Return what times the tokens of a program."""
+    largest = max(program.steps, key=lambda step: step.size_bytes)
+    ranks = tuple(sorted({rank for step in program.steps for rank in step.ranks}))
+    return Cell(channel=request.wires[0], op=largest.op, size_bytes=largest.size_bytes, ranks=ranks, how="loop",
+                mode=_mode(request, "loop"), number=_number(request), program=program)  # fmt: skip
+
+
+def _alone(request: Request) -> list[Cell]:
+    """Return each message of the loops by itself, in one of the groups that send it.
+
+    Collectives follow one another as in the loop: after a barrier ranks are up to a latency apart.
+    """
+    kinds: dict[tuple[Op, int, int], Step] = {}
+    for program in request.loops:
+        for step in program.messages.values() if program.batch and not program.variant else ():
+            kinds.setdefault((step.op, step.size_bytes, len(step.ranks)), step)
+    return [
+        Cell(channel=request.wires[0], op=step.op, size_bytes=step.size_bytes, ranks=step.ranks,
+             how="isolated" if step.op is Op.SEND_RECV else "back_to_back", mode=_mode(request, "isolated"),
+             number=_number(request))
+        for step in kinds.values()
+    ]  # fmt: skip
+
+
+def _probes(request: Request) -> list[Cell]:
+    """Return a short look at every pair of a few ranks, which tells whose link is slow."""
+    if not _LEAST_ALIKE <= request.size <= _MOST_LOOKED_AT:
+        return []
+    channel = request.wires[0]
+    return [
+        Cell(channel=channel, op=Op.SEND_RECV, size_bytes=size, ranks=pair, label=label_of(channel, pair))
+        for pair in combinations(range(request.size), 2) for size in _LOOK_SIZES
+    ]  # fmt: skip
+
+
+def _number(request: Request) -> Number:
+    return "bf16" if request.backend in ("gloo", "nccl") else "f32"
 
 
 def _messages(request: Request, nodes: Mapping[int, int]) -> list[Cell]:
@@ -164,7 +211,3 @@ def _mode(request: Request, how: How) -> Mode | None:
     if request.backend not in ("gloo", "nccl"):
         return None
     return Mode.GRAPH if how == "graph" else Mode.EAGER
-
-
-def _label(channel: str, pair: tuple[int, int]) -> str:
-    return f"{channel}, {pair[0]}-{pair[1]}"

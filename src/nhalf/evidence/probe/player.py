@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nhalf.errors import NhalfError
-from nhalf.evidence.probe import clocks, environment
+from nhalf.evidence.probe import clocks, decoder, environment
+from nhalf.evidence.probe.looping import LoopTask
 from nhalf.evidence.probe.messages import (
     ORDERS,
     Clock,
+    Decode,
     Done,
     Failed,
     Open,
@@ -37,6 +39,7 @@ from nhalf.evidence.probe.wire import NoMessageError, WireClosedError
 
 if TYPE_CHECKING:
     from nhalf.evidence.probe.backend import Backend
+    from nhalf.evidence.probe.cell import Cell
     from nhalf.evidence.probe.messages import Address, Message, Result
     from nhalf.evidence.probe.wire import Wire
 
@@ -71,7 +74,7 @@ class Player:
         self._backend = backend
         self._patience = patience
         self._begun = self._moved = time.monotonic()
-        self._tasks: dict[int, Task] = {}
+        self._tasks: dict[int, Task | LoopTask] = {}
         self._seen = Seen()
         self._inbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._stopped = threading.Event()
@@ -147,6 +150,11 @@ class Player:
         except (NhalfError, PeerGoneError, OSError, ValueError, RuntimeError, MemoryError, LookupError) as error:
             return Failed(why=f"{error}"[:_LONGEST] or type(error).__name__, gone=isinstance(error, PeerGoneError))
 
+    def _task(self, cell: Cell) -> Task | LoopTask:
+        if cell.program is not None:
+            return LoopTask(cell, cell.program, self._backend, self._rank)
+        return Task(cell, self._backend, self._rank)
+
     def _done(self, order: Message) -> Result:
         """Do what an order says."""
         match order:
@@ -156,18 +164,21 @@ class Player:
             case Prepare(id=number, cell=cell):
                 if self._rank not in cell.ranks or (cell.is_pair and len(set(cell.ranks)) != len(cell.ranks[:2])):
                     raise ValueError("the cell is not for this rank")
-                task = self._tasks[number] = Task(cell, self._backend, self._rank)
+                task = self._tasks[number] = self._task(cell)
                 return task.prepare()
             case Visit():
-                found = self._tasks[order.id].visit(order)
-                self._seen.note()
-                return found
+                return self._visited(order)
             case Clock(channel=channel, peer=peer, leads=leads):
                 return clocks.compare(self._backend.messenger(channel, peer, clocks.SIZE), leads=leads)
-            case Traffic():
-                return {**counters()}
-            case Ran():
-                return self._seen.result()
+            case Decode() if isinstance(self._backend, Sockets):
+                return decoder.play(order, self._backend, self._rank)
+            case Traffic() | Ran():
+                return {**counters()} if isinstance(order, Traffic) else self._seen.result()
             case _:
                 raise ValueError("that is no order")
         return {}
+
+    def _visited(self, order: Visit) -> Result:
+        found = self._tasks[order.id].visit(order)
+        self._seen.note()
+        return found

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from nhalf.collective import Op
-from nhalf.evidence.probe import environment
+from nhalf.evidence.probe import environment, in_loop
 from nhalf.evidence.probe.cell import FUSE, HOWS
 from nhalf.evidence.probe.statistics import half_width, interval, median
 from nhalf.files.writing import write_text
@@ -40,7 +40,7 @@ class Entry:
     `about_ns` is the first guess, `burst` how many operations share one reading, `sync` how ranks began together,
     `late` how many windows began too late and were dropped, `works` how many computations an overlap
     hides it under, `parts` what a split or an overlap read. `launches` says from which start of the ranks each round
-    is, empty where there was one.
+    is, empty where there was one; `loops` what each visit to a loop says.
     """
 
     cell: Cell
@@ -54,6 +54,13 @@ class Entry:
     works: int = 0
     parts: dict[str, list[float]] = field(default_factory=dict)
     launches: list[int] = field(default_factory=list)
+    loops: list[dict[str, Any]] = field(default_factory=list)
+
+    def took(self, played: dict[str, Any]) -> None:
+        """Keep what a visit to a loop says, and as its time what a token's communication took."""
+        self.loops.append(played)
+        spent = sum(map(sum, played["steps"].values()))
+        self.rounds.append([spent or played["token"]])
 
     @property
     def medians_ns(self) -> list[float]:
@@ -73,6 +80,7 @@ class Entry:
         self.rounds += other.rounds
         self.skews_ns += other.skews_ns
         self.late += other.late
+        self.loops += other.loops
         self.right &= other.right
         for name, values in other.parts.items():
             self.parts.setdefault(name, []).extend(values)
@@ -183,6 +191,7 @@ class Record:
         """Return what is saved."""
         nodes = self.nodes
         merged, differ = self.merged
+        played = [(entry.cell, entry.right, entry.loops) for entry in self.entries if entry.loops]
         return {
             "schema": SCHEMA,
             "nhalf_version": VERSION,
@@ -203,7 +212,8 @@ class Record:
             ],
             "transports": self.transports,
             "doubts": [{"code": each.code, "text": each.text, "do": each.do} for each in self.doubts],
-            "curves": self._curves(),
+            "curves": [*self._curves(), *in_loop.curves(played, nodes)],
+            "loops": [in_loop.described(cell, loops) for cell, _, loops in played],
             "parts": [
                 {**asdict(entry.cell), "rounds_ns": entry.parts} for entry in self.entries_of("split", "overlap")
                 if entry.parts

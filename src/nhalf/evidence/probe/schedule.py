@@ -12,6 +12,7 @@ from msgspec import structs
 
 from nhalf import units
 from nhalf.collective import Op
+from nhalf.evidence.probe import loop_times
 from nhalf.evidence.probe.messages import Prepare, Visit
 from nhalf.evidence.probe.record import Entry
 from nhalf.evidence.probe.statistics import interval, median
@@ -154,6 +155,14 @@ class Schedule:
         ]  # fmt: skip
         return max(found, key=self.size_of, default=None)
 
+    def about_s(self, number: int) -> float:
+        """Return the first guess at the time of a cell [s]."""
+        return self._ids[number].about_ns * 1e-9
+
+    def has_spent(self, share: float) -> bool:
+        """Tell whether a share of the budget is spent."""
+        return self.spent_s > share * self._terms.budget_s
+
     def size_of(self, number: int) -> int:
         """Return the size of a cell [bytes]."""
         return self._ids[number].cell.size_bytes
@@ -166,6 +175,9 @@ class Schedule:
             self._visit_by_clock(entry, order)
             return order.repetitions
         answers = self._ask(entry.cell, order)
+        if entry.cell.program is not None:
+            entry.took(loop_times.played(entry.cell.program, answers, self.ahead_ns))
+            return order.repetitions
         if entry.cell.how in ("split", "overlap"):
             _parts(entry, answers)
             return order.repetitions

@@ -15,11 +15,13 @@ from nhalf.evidence.probe.door import Door
 from nhalf.evidence.probe.handshake import enter
 from nhalf.evidence.probe.memory import PREFIX, Segment
 from nhalf.evidence.probe.messages import Address, Mapped, Shared
+from nhalf.evidence.probe.processor import OnProcessor
+from nhalf.evidence.probe.socket_group import SocketAction, SocketGroup
 from nhalf.evidence.probe.streams import PeerGoneError, Stream
 from nhalf.evidence.probe.wire import Wire, WireClosedError, connected, listening
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from nhalf.evidence.probe.backend import Action, Messenger
     from nhalf.evidence.probe.cell import Cell
@@ -72,8 +74,8 @@ def _path_in(folder: str) -> str:
     return str(Path(tempfile.gettempdir()) / folder / "ranks")
 
 
-class Sockets:
-    """Pairs of ranks over the channels that were opened; it has no collectives.
+class Sockets(OnProcessor):
+    """Pairs of ranks over the channels that were opened, and groups that do collectives over their streams.
 
     `key` is what ranks prove to one another. A rank that has a `door` from the start listens for a guest of another
     machine: it connects to nobody, and takes TCP only.
@@ -87,6 +89,8 @@ class Sockets:
         self._door = door
         self._listener: Listener | None = None
         self._open: dict[tuple[str, int], Stream | Segment] = {}
+        self._groups: dict[tuple[int, ...], SocketGroup] = {}
+        self._deadline_s = 0.0
 
     def address(self, host: str) -> Address:
         """Listen on a host of this machine, and return how others reach this rank."""
@@ -100,7 +104,7 @@ class Sockets:
 
         Raises PeerGoneError when one does not come, InputError when one cannot be reached, or may not be.
         """
-        until = time.monotonic() + order.deadline_s
+        until, self._deadline_s = time.monotonic() + order.deadline_s, order.deadline_s
         if self._hosts and (order.channels != (TCP,) or any(peer.address for peer in order.peers)):
             raise InputError("a host that listens takes TCP connections of its guest, and connects to nobody",
                              where="--listen")  # fmt: skip
@@ -168,24 +172,24 @@ class Sockets:
         return found
 
     def action(self, cell: Cell) -> Action:
-        """Refuse: sockets have no collectives."""
-        raise InputError(f"sockets have no {cell.op}", where="--backend", allowed="send-recv over tcp, unix and shm",
-                         do="--backend mpi -n 4 for collectives on this machine")  # fmt: skip
+        """Return a collective among the ranks of a cell. Raises InputError where shared memory is to carry it."""
+        return SocketAction(self.group(cell.ranks, cell.channel), cell)
 
-    def graphed(self, action: Action, count: int) -> Callable[[], None]:
-        """Refuse: there are no graphs here."""
-        del action, count
-        raise InputError("sockets have no graphs", where="--backend", allowed="nccl")
+    def group(self, ranks: tuple[int, ...], channel: str = TCP) -> SocketGroup:
+        """Return ranks that do collectives, this one among them, over connections that are open."""
+        joined = {rank: self._open.get((channel, rank)) for rank in ranks if rank != self._rank}
+        streams = {rank: stream for rank, stream in joined.items() if isinstance(stream, Stream)}
+        if len(streams) < len(joined):
+            raise InputError(f"there are no streams over {channel} between these ranks", where="--channels",
+                             allowed=f"{TCP}, {UNIX}")  # fmt: skip
+        return SocketGroup(streams, ranks, self._rank, self._deadline_s)
 
-    def barrier(self) -> None:
-        """Return at once: a pair needs no barrier, its first message is one."""
-
-    def computation(self) -> Callable[[], None]:
-        """Return a small computation on the processor."""
-        return processor_work()
-
-    def settle(self) -> None:
-        """Return at once."""
+    def barrier(self, ranks: tuple[int, ...]) -> None:
+        """Return when these ranks have come here; at once for a pair, whose first message is a barrier."""
+        if ranks not in self._groups:
+            channel = next((name for name, _ in self._open if name != MEMORY), TCP)
+            self._groups[ranks] = self.group(ranks, channel)
+        self._groups[ranks].barrier()
 
     def facts(self) -> Mapping[str, str]:
         """Return the version of the language whose sockets these are."""
@@ -199,16 +203,3 @@ class Sockets:
             self._listener.close()
         elif self._door is not None:
             self._door.close()
-
-
-def processor_work() -> Callable[[], None]:
-    """Return a small product of matrices: a few microseconds of one core, without the interpreter's lock."""
-    import numpy as np
-
-    left = np.full((48, 48), 1.0 / 48)
-    right, result = left.copy(), left.copy()
-
-    def work() -> None:
-        np.matmul(left, right, out=result)
-
-    return work

@@ -61,7 +61,7 @@ class StreamMessenger:
         try:
             self._connection.sendall(self._outgoing)
         except OSError as error:
-            raise PeerGoneError(_why(error)) from error
+            raise failure(error) from error
 
     def receive(self) -> None:
         """Return when one message has come."""
@@ -73,7 +73,7 @@ class StreamMessenger:
                     raise PeerGoneError("the connection was closed")
                 got += new
         except OSError as error:
-            raise PeerGoneError(_why(error)) from error
+            raise failure(error) from error
 
     def fill(self, pattern: bytes) -> None:
         """Write a pattern into what goes out."""
@@ -88,5 +88,7 @@ class StreamMessenger:
         return bytes(self._incoming)
 
 
-def _why(error: OSError) -> str:
-    return "nothing moved before the deadline" if isinstance(error, (BlockingIOError, TimeoutError)) else str(error)
+def failure(error: OSError) -> PeerGoneError:
+    """Return what an error of a socket means for the rank at the other end."""
+    late = isinstance(error, (BlockingIOError, TimeoutError))
+    return PeerGoneError("nothing moved before the deadline" if late else str(error))

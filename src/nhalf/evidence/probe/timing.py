@@ -46,7 +46,7 @@ class Task:
         """Check the results, warm up, and return about how long one takes [ns] and whether it was right."""
         right = self._check()
         if self.cell.how == "graph" and self._action is not None:
-            self._replay = self._backend.graphed(self._action, GRAPH_CALLS)
+            self._replay = self._backend.graphed(self._action.run, GRAPH_CALLS)
         found = self.visit(Visit(id=0, repetitions=WARM))
         return {"right": right, "about_ns": _typical(found)}
 
@@ -133,8 +133,11 @@ class Task:
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
+    def _barrier(self) -> None:
+        self._backend.barrier(self.cell.ranks)
+
     def _after_barriers(self, run: Callable[[], None], repetitions: int) -> Result:
-        barrier, starts, ends = self._backend.barrier, [], []
+        barrier, starts, ends = self._barrier, [], []
         for _ in range(repetitions + 1):
             barrier()
             starts.append(_now())
@@ -156,7 +159,7 @@ class Task:
 
     def _split(self, action: Action, repetitions: int) -> Result:
         """Time the call that begins an operation and the wait for its end, each by itself."""
-        barrier, enqueue, wait = self._backend.barrier, [], []
+        barrier, enqueue, wait = self._barrier, [], []
         for _ in range(repetitions + 1):
             barrier()
             start = _now()
@@ -170,7 +173,7 @@ class Task:
 
     def _overlap(self, action: Action, repetitions: int, works: int) -> Result:
         """Time the operation alone, `works` computations alone, and both at once."""
-        compute, settle, barrier = self._compute, self._backend.settle, self._backend.barrier
+        compute, settle, barrier = self._compute, self._backend.settle, self._barrier
         alone: list[int] = []
         work: list[int] = []
         both: list[int] = []

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.collective import Op
 from nhalf.errors import InputError
-from nhalf.evidence.probe.sockets import processor_work
+from nhalf.evidence.probe.processor import product
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from nhalf.evidence.probe.backend import Action, Messenger
-    from nhalf.evidence.probe.cell import Cell
+    from nhalf.evidence.probe.cell import Cell, Number
     from nhalf.evidence.probe.ranks import Place
 
 NCCL: Final = "nccl"
@@ -37,6 +38,7 @@ class TorchGroup:
         self._torch, self._dist, self._backend = torch, dist, backend
         self.rank, self.size = place.rank, place.size
         self._gpu = backend == NCCL
+        self._groups: dict[tuple[int, ...], Any] = {}
         if not dist.is_available() or not (dist.is_nccl_available() if self._gpu else dist.is_gloo_available()):
             raise InputError(f"this torch has no {backend}", where="--backend", do="install one that has it")
         if self._gpu:
@@ -71,20 +73,28 @@ class TorchGroup:
         return _TorchMessenger(self, peer, size_bytes)
 
     def action(self, cell: Cell) -> Action:
-        """Return a collective among all ranks; sums are of float32."""
-        return _TorchAction(self, cell.op, cell.size_bytes)
+        """Return a collective among the ranks of a cell."""
+        return _TorchAction(self, cell)
 
-    def barrier(self) -> None:
-        """Return when all ranks have come here."""
+    def among(self, ranks: tuple[int, ...]) -> Mapping[str, Any]:
+        """Return the argument that names the process group of some ranks, none for all; each of them calls it."""
+        if len(ranks) == self.size:
+            return {}
+        if ranks not in self._groups:
+            self._groups[ranks] = self._dist.new_group(list(ranks), use_local_synchronization=True)
+        return {"group": self._groups[ranks]}
+
+    def barrier(self, ranks: tuple[int, ...]) -> None:
+        """Return when these ranks have come here."""
         if self._gpu:
             # NCCL's barrier is a sum of one number; a rank goes on when the device says that it has ended.
-            self._dist.barrier(device_ids=[self._torch.cuda.current_device()])
+            self._dist.barrier(device_ids=[self._torch.cuda.current_device()], **self.among(ranks))
             self._torch.cuda.synchronize()
         else:
-            self._dist.barrier()
+            self._dist.barrier(**self.among(ranks))
 
-    def graphed(self, action: Action, count: int) -> Callable[[], None]:
-        """Return a replay of `count` actions in a captured graph, which waits for the device."""
+    def graphed(self, run: Callable[[], None], count: int) -> Callable[[], None]:
+        """Return a replay of `count` runs in a captured graph, which waits for the device."""
         if not self._gpu:
             raise InputError(f"{self._backend} has no graphs", where="--timing", allowed="isolated, back-to-back")
         cuda = self._torch.cuda
@@ -92,12 +102,12 @@ class TorchGroup:
         side.wait_stream(cuda.current_stream())
         with cuda.stream(side):  # a capture wants the library to have made its buffers before
             for _ in range(_WARM_GRAPH):
-                action.run()
+                run()
         cuda.current_stream().wait_stream(side)
         graph = cuda.CUDAGraph()
         with cuda.graph(graph):
             for _ in range(count):
-                action.run()
+                run()
 
         def replay() -> None:
             graph.replay()
@@ -107,11 +117,36 @@ class TorchGroup:
 
     def computation(self) -> Callable[[], None]:
         """Return a small product of matrices on the device that the messages come from."""
+        return self.product(_SIDE, _SIDE, _SIDE) if self._gpu else product(48, 48, 48)
+
+    def product(self, rows: int, inner: int, columns: int) -> Callable[[], None]:
+        """Return a product of matrices on the device that the messages come from, in bf16 on a GPU."""
         if not self._gpu:
-            return processor_work()
-        left = self._torch.ones((_SIDE, _SIDE), device=self._device)
-        result = left.clone()
-        return lambda: self._torch.matmul(left, left, out=result)
+            return product(rows, inner, columns)
+        shapes = ((rows, inner), (inner, columns), (rows, columns))
+        left, right, result = (self._torch.ones(shape, dtype=self._torch.bfloat16, device=self._device)
+                               for shape in shapes)  # fmt: skip
+        return lambda: self._torch.matmul(left, right, out=result)
+
+    @property
+    def device_clock(self) -> bool:
+        """Return whether marks are of a GPU's clock."""
+        return self._gpu
+
+    def stamp(self) -> Any:  # noqa: ANN401
+        """Return the time now [ns], or an event among what the GPU is to do."""
+        if not self._gpu:
+            return time.perf_counter_ns()
+        event = self._torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def read(self, stamps: Sequence[Any]) -> Sequence[int]:
+        """Return the times of marks [ns]; of a GPU's, since the first of them."""
+        if not self._gpu or not stamps:
+            return stamps
+        self._torch.cuda.synchronize()
+        return [round(stamps[0].elapsed_time(each) * 1e6) for each in stamps]
 
     def settle(self) -> None:
         """Wait for the device."""
@@ -133,10 +168,11 @@ class TorchGroup:
         if "TORCHELASTIC_RUN_ID" in os.environ or self._dist.is_initialized():
             self._dist.destroy_process_group()
 
-    def tensor(self, count: int, value: float, *, floats: bool) -> Any:  # noqa: ANN401  a tensor
-        """Return a tensor of this rank's device."""
-        dtype = self._torch.float32 if floats else self._torch.uint8
-        return self._torch.full((count,), value, dtype=dtype, device=self._device)
+    def tensor(self, size_bytes: int, value: float, number: Number | None = None) -> Any:  # noqa: ANN401  a tensor
+        """Return a tensor of this rank's device: of numbers to be summed, else of bytes."""
+        dtype = {"f32": "float32", "bf16": "bfloat16", None: "uint8"}[number]
+        count = size_bytes // {"f32": 4, "bf16": 2, None: 1}[number]
+        return self._torch.full((count,), value, dtype=getattr(self._torch, dtype), device=self._device)
 
     @property
     def dist(self) -> Any:  # noqa: ANN401  torch.distributed
@@ -154,8 +190,8 @@ class _TorchMessenger:
 
     def __init__(self, group: TorchGroup, peer: int, size_bytes: int) -> None:
         self._group, self._peer = group, peer
-        self._outgoing = group.tensor(size_bytes, 0, floats=False)
-        self._incoming = group.tensor(size_bytes, 0, floats=False)
+        self._outgoing = group.tensor(size_bytes, 0)
+        self._incoming = group.tensor(size_bytes, 0)
 
     def send(self) -> None:
         """Send one message."""
@@ -182,35 +218,39 @@ class _TorchMessenger:
 class _TorchAction:
     """A collective with its buffers; sizes follow nccl-tests."""
 
-    def __init__(self, group: TorchGroup, op: Op, size_bytes: int) -> None:
-        self._group, self._op, self._size = group, op, size_bytes
+    def __init__(self, group: TorchGroup, cell: Cell) -> None:
+        self._group, self._op, self._number = group, cell.op, cell.number
+        self._ranks, self._place = len(cell.ranks), cell.ranks.index(group.rank)
         self._work: Any = None
-        self._out, self._into = self._buffers()
+        self._out, self._into = self._buffers(cell.size_bytes)
         # Newer versions of torch renamed two of them, and warn about the old names.
-        all_gather = getattr(group.dist, "all_gather_single", None) or group.dist.all_gather_into_tensor
-        reduce_scatter = getattr(group.dist, "reduce_scatter_single", None) or group.dist.reduce_scatter_tensor
+        dist = group.dist
+        all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        among = group.among(cell.ranks)
+        out, into = self._out, self._into
         self._calls: dict[Op, Callable[[bool], Any]] = {
-            Op.ALL_REDUCE: lambda later: group.dist.all_reduce(self._into, async_op=later),
-            Op.ALL_GATHER: lambda later: all_gather(self._into, self._out, async_op=later),
-            Op.REDUCE_SCATTER: lambda later: reduce_scatter(self._into, self._out, async_op=later),
-            Op.ALL_TO_ALL: lambda later: group.dist.all_to_all_single(self._into, self._out, async_op=later),
-            Op.BROADCAST: lambda later: group.dist.broadcast(self._into, src=0, async_op=later),
-            Op.BARRIER: lambda later: group.dist.barrier(async_op=later),
+            Op.ALL_REDUCE: lambda later: dist.all_reduce(into, async_op=later, **among),
+            Op.ALL_GATHER: lambda later: all_gather(into, out, async_op=later, **among),
+            Op.REDUCE_SCATTER: lambda later: reduce_scatter(into, out, async_op=later, **among),
+            Op.ALL_TO_ALL: lambda later: dist.all_to_all_single(into, out, async_op=later, **among),
+            Op.BROADCAST: lambda later: dist.broadcast(into, src=cell.ranks[0], async_op=later, **among),
+            Op.BARRIER: lambda later: dist.barrier(async_op=later, **among),
         }
-        self._call = self._calls[op]
+        self._call = self._calls[cell.op]
 
-    def _buffers(self) -> tuple[Any, Any]:
-        group, size, ranks, own = self._group, self._size, self._group.size, self._group.rank + 1
+    def _buffers(self, size: int) -> tuple[Any, Any]:
+        tensor, number, own = self._group.tensor, self._number, self._place + 1
         if self._op is Op.BARRIER:
             return None, None
         if self._op is Op.ALL_REDUCE:
-            return None, group.tensor(size // 4, own, floats=True)  # in place: the sum grows, and is reset by `check`
+            return None, tensor(size, own, number)  # in place: the sum grows, and is reset by `check`
         if self._op is Op.REDUCE_SCATTER:
-            return group.tensor(size // 4, own, floats=True), group.tensor(size // 4 // ranks, 0, floats=True)
+            return tensor(size, own, number), tensor(size // self._ranks, 0, number)
         if self._op is Op.BROADCAST:
-            return None, group.tensor(size, own, floats=False)
-        each = size if self._op is Op.ALL_TO_ALL else size // ranks
-        return group.tensor(each, own, floats=False), group.tensor(size, 0, floats=False)
+            return None, tensor(size, own)
+        each = size if self._op is Op.ALL_TO_ALL else size // self._ranks
+        return tensor(each, own), tensor(size, 0)
 
     def run(self) -> None:
         """Do it once; on a GPU, `settle` waits for its end."""
@@ -226,7 +266,7 @@ class _TorchAction:
 
     def check(self) -> bool:
         """Do it once with known numbers, and return whether every result is right."""
-        group, ranks = self._group, self._group.size
+        group, ranks = self._group, self._ranks
         self.run()
         group.settle()
         if self._op is Op.BARRIER:

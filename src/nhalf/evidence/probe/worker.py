@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,10 @@ from nhalf.errors import NhalfError
 from nhalf.evidence.probe import placement
 from nhalf.evidence.probe.conductor import KEY
 from nhalf.evidence.probe.joining import play
+from nhalf.evidence.probe.player import Player
 from nhalf.evidence.probe.sockets import Sockets
 from nhalf.evidence.probe.streams import PeerGoneError
+from nhalf.evidence.probe.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +27,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", choices=("sockets", "mpi"), required=True)
     parser.add_argument("--host", required=True)
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--wire", type=int)
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--processor", type=int)
     parser.add_argument("--placement", choices=placement.PLACEMENTS, default="free")
@@ -41,6 +45,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _play(given: argparse.Namespace, key: bytes) -> None:
+    if given.wire is not None:  # an end of a pair of sockets that this process was born with
+        sockets = Sockets(given.rank, key)
+        Player(Wire(socket.socket(fileno=given.wire)), given.rank, sockets).play(sockets.address(given.host))
+        return
     if given.backend == "sockets":
         play(Sockets(given.rank, key), given.rank, (given.host, given.port, key))
         return

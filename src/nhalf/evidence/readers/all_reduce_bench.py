@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 from nhalf.collective import Op
 from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import note, rated, skip
-from nhalf.evidence.readers.inference import ranks_for, ratio
+from nhalf.evidence.readers.inference import ratio, settled
 from nhalf.evidence.readers.markdown import PipeTable, column, pipe_tables
 from nhalf.evidence.readers.numerals import NUMBER, size
 from nhalf.evidence.readers.protocol import Format
-from nhalf.evidence.readers.sweep import rank_notes
 from nhalf.evidence.table import Point, Skipped, Table
 from nhalf.units import parse
 
@@ -54,8 +53,8 @@ def _table(pipe: PipeTable, source: str) -> Table:
         bus = _CELL.fullmatch(cells[busbw]) if busbw is not None else None
         if rate and bus:
             pairs.append((rate[1], bus[1]))
-    op, found = _op(name), ratio(pairs)
-    ranks = stated or (ranks_for(op, found) if op and found else None)
+    op = _op(name)
+    ranks, told = settled(op, ratio(pairs), stated)
     return Table(
         file=source,
         tool="all_reduce_bench",
@@ -68,7 +67,7 @@ def _table(pipe: PipeTable, source: str) -> Table:
         notes=(
             note("bandwidth-only", "only bandwidth is printed, to 0.01: a small time is size over algbw, so rounded"),
             note("mean-of-bandwidths", "a mean of bandwidths, not of times: slightly flattering"),
-            *rank_notes(ranks, stated=stated is not None),
+            *told,
         ),
         skipped=tuple(sorted(skipped, key=_by_line)),
     )

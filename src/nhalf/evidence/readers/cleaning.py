@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections import Counter
@@ -34,6 +35,7 @@ _LOOKALIKES = str.maketrans(
 # place. Times must be followed by a space, so the first cell of a CSV row is no prefix.
 _DAY = r"\d{4}[-/]\d\d[-/]\d\d"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
+_LEVEL = "INFO|DEBUG|WARNING|WARN|ERROR|NOTICE"
 _PREFIX = re.compile(
     r"\s*+(?:"
     r"\[(?:[^\[\]\s]*@)?\d+,\d+\](?:\[[^\[\]]*\])?(?:<std(?:out|err|diag)>)?:? ?"  # Open MPI --tag-output
@@ -46,13 +48,21 @@ _PREFIX = re.compile(
     r"|\[(?:rank|default|RANK) ?\d+\]: ?"  # torchrun --tee, torch.distributed
     r"|\([\w:.-]+,? ?(?:pid|ip)=[^)]*\) ?"  # Ray
     r"|\d{1,6}: "  # srun -l
+    r"|\[pod/[^\]\s]*\] ?"  # kubectl logs --prefix
+    r"|(?:stdout|stderr) [FP] "  # the container runtime interface, behind a time
+    rf"|(?:{_LEVEL}) \d\d-\d\d {_CLOCK} \[[^\]]*\] "  # vLLM
+    rf"|(?:{_LEVEL}):[\w.]*:"  # logging.basicConfig
+    rf"|\| (?:{_LEVEL}) *\| [\w.]+:[\w<>]+:\d+ - "  # loguru, behind a time
+    rf"|(?:\[[\w./:-]+\] ?)?\[(?:{_LEVEL})\] ?(?:- )?"
+    r"|(?:worker|node|gpu|host|rank|pod|launcher|task)[-_]?\d+(?:[-_.][\w.-]+)?(?:: | +\| |\] )"
     r"|>+ |&gt; ?"  # quoted in a mail or in Markdown
     r")"
 )
-_FIRST = frozenset("[<>&(0123456789MTWFSJAOND \t")
+_FIRST = frozenset("[<>&(|0123456789MTWFSJAONDEIwnghrplst \t")
 _NUMBERED = re.compile(r"\s*(\d{1,7})(?:[:|.\t] ?|\s|$)")
 _WORD = re.compile(r"(?:[A-Za-z][\w.-]*(?::| +\|)|[A-Za-z][\w.-]*\[\d+\]:?)(?= |$)")
 _OWN_WORDS: Final = ("sockperf", "Final", "Device", "NOTE")  # a tool's own first word is not a launcher's prefix
+_TAG = re.compile(r"</?(?:pre|code|br|p|div|span|tt|samp)\b[^<>]*>", re.IGNORECASE)
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LONG: Final = 160  # characters; the numbers of shorter lines fit a float
 _LONGEST: Final = 1 << 14  # characters of a line of a table
@@ -60,6 +70,8 @@ _BLANKS = re.compile(r"[ \t]{500,}")
 _DIGITS = re.compile(r"\d{41,}")
 _MOST = 0.9  # of the lines
 _MANY = 0.6  # of the lines
+_SOME = 0.05  # of the lines
+_HOSTS: Final = 16
 _PREFIXES_IN_A_ROW = 4
 
 
@@ -75,7 +87,7 @@ class Cleaner:
         basic = [Line(line.number, _basic(line.text)) for line in head]
         self._numbered = _are_numbered(basic)
         stripped = [self._unnumbered(line.text) for line in basic]
-        self._word = _constant_word(
+        self._words = _constant_words(
             [text[found.end() :] if (found := _PREFIX.match(text)) else text for text in stripped]
         )
 
@@ -87,8 +99,8 @@ class Cleaner:
                 text = text[:_LONGEST]
         text = self._unnumbered(_basic(text))
         for _ in range(_PREFIXES_IN_A_ROW):
-            if self._word and text.lstrip().startswith(self._word):
-                text = text.lstrip()[len(self._word) :].removeprefix(" ")
+            if self._words and (word := next((w for w in self._words if text.lstrip().startswith(w)), "")):
+                text = text.lstrip()[len(word) :].removeprefix(" ")
                 continue
             if not text or text[0] not in _FIRST:
                 break
@@ -116,8 +128,10 @@ class Cleaner:
 def _basic(text: str) -> str:
     """Return a line in plain characters: no colour, no bold, full-width digits made narrow."""
     text = text.rstrip()
-    if text.isascii() and text.isprintable():  # nearly all
+    if text.isascii() and text.isprintable() and "&" not in text and "<" not in text:  # nearly all
         return text.replace("**", "") if "**" in text else text
+    if "&" in text or "</" in text or "<br" in text:
+        text = html.unescape(_TAG.sub("", text))
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(_LOOKALIKES))
     text = _CONTROL.sub("", _ESCAPE.sub("", text))
@@ -135,14 +149,12 @@ def _are_numbered(lines: Sequence[Line]) -> bool:
     return shifts.most_common(1)[0][1] >= _MOST * len(filled)
 
 
-def _constant_word(texts: Sequence[str]) -> str:
-    """Return the word that begins nearly every line (`node-a: `), or nothing."""
+def _constant_words(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the word that begins nearly every line (`node-a: `), or the few words of several hosts; else nothing."""
     filled = [text.lstrip() for text in texts if text and not text.isspace()]
     words = Counter(found[0] for text in filled if (found := _WORD.match(text)))
     enough = 4
-    if not words or len(filled) < enough:
-        return ""
-    word, count = words.most_common(1)[0]
-    if word.startswith(_OWN_WORDS) or count < _MANY * len(filled):
-        return ""
-    return word
+    often = tuple(word for word, count in words.most_common(_HOSTS) if count >= max(enough, _SOME * len(filled)))
+    if any(word.startswith(_OWN_WORDS) for word in often) or sum(words[word] for word in often) < _MANY * len(filled):
+        return ()
+    return often

@@ -12,11 +12,11 @@ from nhalf.errors import InputError, did_you_mean
 from nhalf.evidence.readers import formats
 from nhalf.evidence.readers.cleaning import Cleaner
 from nhalf.evidence.readers.protocol import Format, Line, Reader
+from nhalf.evidence.readers.source import Source
+from nhalf.evidence.readers.wrapping import rewritten, unwrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from nhalf.evidence.readers.source import Source
+    from collections.abc import Collection, Iterable, Iterator
 
 GROUP: Final = "nhalf.readers"
 """The entry-point group under which a package offers a reader."""
@@ -26,6 +26,7 @@ _WINDOW = 2000
 _WINDOW_CHARACTERS = 1 << 22
 _LONGEST: Final = 1 << 16  # characters of a line from which a format is told
 _DEBUG, _CHOICE = " NCCL INFO ", " Bytes -> "  # pages of the one hide a log; the other may be what it is about
+_MOST_REWRITTEN: Final = 20_000  # lines; nobody pastes more
 _ENOUGH = 0.5  # confidence that ends the search
 _LITTLE = 0.05
 
@@ -39,17 +40,21 @@ def named(name: str) -> Reader:
     for built_in in formats.ALL:
         if _key(built_in.name) == wanted:
             return built_in
-    plugs = plug_ins()
-    for plug_in in plugs:
+    for plug_in in plug_ins():
         if _key(plug_in.name) == wanted:
             return plug_in
-    known = sorted(reader.name for reader in (*formats.ALL, *plugs))
+    names = known()
     raise InputError(
-        f"{name!r} is not a known log format",
-        where="--format",
-        allowed=", ".join(known),
-        do=did_you_mean(name, known),
+        f"{name!r} is not a known log format", where="--format", allowed=", ".join(names), do=did_you_mean(name, names)
     )
+
+
+def known() -> list[str]:
+    """Return the names of all formats, those of plug-ins as well, in order of the alphabet.
+
+    Raises InputError when a plug-in cannot be loaded or is no reader.
+    """
+    return sorted(reader.name for reader in (*formats.ALL, *plug_ins()))
 
 
 def plug_ins() -> list[Reader]:
@@ -60,15 +65,18 @@ def plug_ins() -> list[Reader]:
     return [_load(entry.name, entry.load) for entry in entry_points(group=GROUP)]
 
 
-def detect(source: Source) -> Reader | None:
+def detect(source: Source, *, without: Collection[Reader] = ()) -> Reader | None:
     """Return the reader that is surest of the file, or None; plug-ins are asked when no built-in one claims it.
 
+    `without` are readers that found no row in it: what they know it by stands around the output of another tool.
     The first lines usually decide. A log may begin with pages of chatter, so the search goes on while nothing is sure.
     """
     best: Reader | None = None
     surest = _LITTLE
     for head in _windows(source):
         for built_in in formats.ALL:
+            if built_in in without:
+                continue
             confidence = built_in.sniff(head)
             if confidence > surest:
                 best, surest = built_in, confidence
@@ -77,7 +85,7 @@ def detect(source: Source) -> Reader | None:
     if best is not None:
         return best
     head = next(_windows(source), "")
-    for plug_in in plug_ins():
+    for plug_in in () if without else plug_ins():
         confidence = plug_in.sniff(head)
         if confidence > surest:
             best, surest = plug_in, confidence
@@ -86,11 +94,34 @@ def detect(source: Source) -> Reader | None:
 
 def cleaned(source: Source) -> Iterator[Line]:
     """Yield the lines of a file without what launchers and terminals added."""
-    lines = source.lines()
+    lines = unwrapped(source.lines())
     head = _few(lines, _WINDOW)
     cleaner = Cleaner(head)
     yield from cleaner.lines(head)
     yield from cleaner.lines(lines)
+
+
+def text_of(source: Source) -> str:
+    """Return the text of a file without what launchers and terminals added, each line at its number."""
+    found: list[str] = []
+    for number, text in cleaned(source):
+        found += [""] * (number - 1 - len(found))
+        found.append(text)
+    return "\n".join(found)
+
+
+def texts(source: Source) -> Iterator[str]:
+    """Yield the text of a file, then what it may have been before something rewrote it."""
+    yield text_of(source)
+    for before in rewritings(source):
+        yield text_of(before)
+
+
+def rewritings(source: Source) -> Iterator[Source]:
+    """Yield what a file may have been before something rewrote it: lines broken at a width, or made one string."""
+    text = "".join(islice((line.text.rstrip("\r\n") + "\n" for line in source.lines()), _MOST_REWRITTEN))
+    for before in rewritten(text):
+        yield Source(name=source.name, content=before.encode())
 
 
 def sections(lines: Iterable[Line], first: Reader) -> Iterator[tuple[Reader, Iterator[Line]]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import note
-from nhalf.evidence.readers.numerals import TIME_UNITS, half_step, integer, real, size
+from nhalf.evidence.readers.numerals import GIGABYTE_PER_S, TIME_UNITS, half_step, integer, real, size
 from nhalf.evidence.table import Note, Point, Skipped, Table
 from nhalf.sample import TIMINGS
 
@@ -41,6 +42,7 @@ _TIME = re.compile(
     r"(?:_(?:avg|mean|median|p50))?_?(?P<unit>[a-z]+)?"
 )
 _SIZE_UNIT = re.compile(r"(?:\w+_)?(?:size|payload|bytes)_(?:in_)?(b|[kmg]i?b)")
+_RATES: Final = ("algbw", "alg_bw", "algbw_gbs", "algbw_gb_s", "alg_bandwidth", "algorithm_bandwidth")
 _BARE_TIMES: Final = frozenset({"time", "latency", "lat", "duration", "elapsed", "t", "avg_lat", "avg_latency"})
 _EXAMPLE: Final = "op, ranks, size_bytes, time_us (or time_ms, time_ns, seconds), and nodes, mode, dtype where known"
 
@@ -49,7 +51,8 @@ _EXAMPLE: Final = "op, ranks, size_bytes, time_us (or time_ms, time_ns, seconds)
 class Columns:
     """Where each known column is, and the units of the time [s] and of the size [bytes].
 
-    `width` counts the columns of the header; `times` names those that could be the time, of which the first is.
+    `width` counts the columns of the header; `times` names those that could be the time, of which the first is. `rate`
+    is the column of an algorithm bandwidth [GB/s], where only that tells the unit of the time, which is then 0.
     """
 
     places: dict[str, int]
@@ -59,6 +62,7 @@ class Columns:
     width: int
     times: tuple[str, ...] = ()
     size_unit: float = 1.0
+    rate: int | None = None
 
 
 def recognise(header: Sequence[str]) -> Columns | None:
@@ -93,6 +97,12 @@ def recognise(header: Sequence[str]) -> Columns | None:
             size_unit=size_unit,
         )  # fmt: skip
     bare = [name for name in names if name in _BARE_TIMES]
+    rate = next((names.index(name) for name in _RATES if name in names), None)
+    if bare and rate is not None:
+        return Columns(
+            places=places, labels=labels, time=names.index(bare[0]), unit=0.0, width=len(header), times=(bare[0],),
+            size_unit=size_unit, rate=rate,
+        )  # fmt: skip
     if bare:
         raise InputError(
             f"the column {bare[0]!r} does not say its unit",
@@ -111,7 +121,13 @@ def has_size_and_time(header: Sequence[str]) -> bool:
 
 
 def tables(rows: Iterable[tuple[int, Sequence[str]]], columns: Columns, source: str, tool: str) -> list[Table]:
-    """Return the tables of rows with line numbers: one for each op, ranks, nodes, mode, quantity, dtype and label."""
+    """Return the tables of rows with line numbers: one for each op, ranks, nodes, mode, quantity, dtype and label.
+
+    Raises InputError when the time has no unit, and the bandwidths tell none.
+    """
+    if columns.rate is not None:
+        rows = list(rows)
+        columns = replace(columns, unit=_told_unit(rows, columns, source))
     groups: dict[tuple[str, ...], list[Point]] = {}
     repeats: dict[tuple[tuple[str, ...], float], int] = {}
     skipped: list[Skipped] = []
@@ -137,8 +153,35 @@ def tables(rows: Iterable[tuple[int, Sequence[str]]], columns: Columns, source: 
     return _with_skipped(found, skipped, source, tool)
 
 
+def _told_unit(rows: Sequence[tuple[int, Sequence[str]]], columns: Columns, source: str) -> float:
+    """Return the unit of the time [s] in which size over time is the algorithm bandwidth of most rows in GB/s.
+
+    Raises InputError when there is none.
+    """
+    rate, found = columns.rate or 0, Counter[float]()
+    for _, row in rows:
+        if len(row) > max(columns.time, rate, columns.places["size"]):
+            bytes_ = integer(row[columns.places["size"]].strip())
+            time, bandwidth = real(row[columns.time].strip()), real(row[rate].strip())
+            if bytes_ and time and bandwidth:
+                seconds = bytes_ * columns.size_unit / (bandwidth * GIGABYTE_PER_S)
+                found.update(unit for unit in set(TIME_UNITS.values()) if 0.5 < time * unit / seconds < 2.0)  # noqa: PLR2004
+    unit, count = found.most_common(1)[0] if found else (0.0, 0)
+    if 2 * count <= len(rows):
+        name = columns.times[0]
+        raise InputError(
+            f"the column {name!r} does not say its unit, and no unit makes size over time the bandwidth in GB/s",
+            where=source, allowed=f"columns such as {_EXAMPLE}", do=f"rename it to {name}_us, or to the unit it is in",
+        )  # fmt: skip
+    return unit
+
+
 def _with_times(table: Table, columns: Columns) -> Table:
     """Return a table that says which of several columns of times was taken."""
+    if columns.rate is not None:
+        unit = next(name for name, seconds in TIME_UNITS.items() if seconds == columns.unit)
+        text = f"{columns.times[0]} has no unit: in {unit}, size over time is the bandwidth beside it in GB/s"
+        return replace(table, notes=(*table.notes, Note(code="unit-inferred", text=text)))
     if len(columns.times) == 1:
         return table
     text = f"{columns.times[0]} is taken for the time, and not {', '.join(columns.times[1:])}"

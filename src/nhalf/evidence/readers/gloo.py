@@ -13,7 +13,7 @@ from nhalf.collective import Op
 from nhalf.evidence.readers.columns import Vocabulary, events, note
 from nhalf.evidence.readers.numerals import TIME_UNITS, integer
 from nhalf.evidence.readers.protocol import Format
-from nhalf.evidence.readers.sweep import Sweep, rank_notes
+from nhalf.evidence.readers.sweep import Sweep
 from nhalf.evidence.table import Note, Table
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class _Run:
             size_is="message" if op in _WHOLE else "",
             label=name.replace("_", "-"),
             points=tuple(self.sweep.points),
-            notes=tuple(self._notes(op)),
+            notes=(*self._notes(op), *self.sweep.ranks(op, self.ranks)[1]),
             skipped=tuple(self.sweep.skipped),
         )
 
@@ -96,7 +96,6 @@ class _Run:
             yield note("size-assumed", "there is no size: elements of 4 bytes are assumed")
         if op is None:
             yield note("op-unknown", "the title names no operation that nhalf knows: say --op")
-        yield from rank_notes(self.ranks, stated=self.ranks is not None)
 
 
 def _parse(lines: Iterable[Line], source: str) -> list[Table]:

@@ -1,7 +1,8 @@
-"""Read the Intel MPI Benchmarks: IMB-MPI1 and its kin, many tables and process counts in one file.
+"""Read the Intel MPI Benchmarks and oneCCL's benchmark, its sibling: many tables and process counts in one file.
 
-Source, by description: intel/mpi-benchmarks, src_c/IMB_output.c and the user guide. Mbytes changed its meaning between
-versions, so only times are used, apart from streams that print Msg/sec. PingPong is half of a round trip.
+Source, by description: intel/mpi-benchmarks, src_c/IMB_output.c and the user guide; uxlfoundation/oneCCL,
+examples/benchmark. Mbytes changed its meaning between versions, so only times are used, apart from streams that print
+Msg/sec. PingPong is half of a round trip.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ _UNKNOWN: Final = _Kind(None, "")
 _PAIRWISE: Final = frozenset({"sendrecv", "exchange"})  # on any number of ranks, each with its neighbours
 _STREAMS: Final = frozenset({"uniband", "biband"})
 
-_NAME = re.compile(r"Benchmarking\s+(\S+)")
-_PROCESSES = re.compile(r"#?processes\s*=\s*(\d+)")
+_NAME = re.compile(r"Benchmarking(:?)\s+(\S+)")
+_PROCESSES = re.compile(r"#processes\s*[=:]\s*(\d+)")
 _WAITING = re.compile(r"\(\s*(\d+) additional processes? waiting")
 _GROUPS = re.compile(r"\(\s*(\d+) groups? of (\d+) processes?")
 _VERSION = re.compile(r"Intel ?\(R\) MPI Benchmarks ([\w.]+(?: Update \d+)?)")
@@ -90,6 +91,7 @@ class _Test:
     ranks: int | None = None
     waiting: int = 0
     groups: str = ""
+    tool: str = "IMB"
     zero: str = ""
     points: list[Point] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
@@ -145,7 +147,7 @@ class _Test:
         test = "point-to-point" if pair else self.name.casefold() if op is None or self.word == "exchange" else ""
         return Table(
             file=self.source,
-            tool="IMB",
+            tool=self.tool,
             op=op,
             test=test,
             ranks=self.ranks or (2 if pair else None),
@@ -201,10 +203,11 @@ class _Reader:
 
     def _words(self, test: _Test, text: str) -> None:
         if found := _NAME.search(text):
-            self.tests.append(_Test(source=self._source, name=found[1], version=self._version))
+            self.tests.append(_Test(source=self._source, name=found[2], version=self._version))
+            self.tests[-1].tool = "oneCCL benchmark" if found[1] else "IMB"
         elif found := _PROCESSES.search(text):
             if test.points or test.figures:  # the same benchmark again, without its name
-                test = _Test(source=self._source, name=test.name, version=self._version)
+                test = _Test(source=self._source, name=test.name, version=self._version, tool=test.tool)
                 self.tests.append(test)
             test.ranks = int(found[1])
         elif found := _WAITING.search(text):
@@ -227,9 +230,15 @@ READER = Format(
     words=("MPI Benchmarks", "repetitions", "Benchmarking"),
     signs=(
         (re.compile(r"Intel ?\(R\) MPI Benchmarks"), 1.0),
-        (re.compile(r"#?bytes +#?repetitions +t[_\[]|^\W*Benchmarking +\w+\s*$", re.MULTILINE), 0.9),
+        (re.compile(r"#?bytes +#?repetitions +t[_\[]|^\W*Benchmarking:? +\w+\s*$", re.MULTILINE), 0.9),
         (re.compile(r"#?repetitions +t_min\[usec\]"), 0.9),
     ),
     parse=_parse,
-    banner=re.compile(r"Intel ?\(R\) MPI Benchmarks|Benchmarking +\w+$"),
+    banner=re.compile(r"Intel ?\(R\) MPI Benchmarks|Benchmarking:? +\w+$"),
+)
+ONECCL_READER = Format(
+    name="oneccl",
+    words=("Benchmarking: ",),
+    signs=((re.compile(r"^\W*Benchmarking: +\w+\s*$", re.MULTILINE), 1.0),),
+    parse=_parse,
 )

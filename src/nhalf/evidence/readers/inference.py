@@ -7,10 +7,12 @@ scatter, and 1 for broadcast, reduce and send-receive, on n ranks (NVIDIA nccl-t
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nhalf.collective import Op
 from nhalf.evidence.readers.numerals import half_step, real
+from nhalf.evidence.table import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +21,7 @@ PARTS: Final = (Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
 """Operations with the factor (n - 1) / n."""
 
 _MOST_RANKS = 100_000
+_MOST: Final = 0.8  # of the rows: a rule that so many keep is a rule
 
 
 class Ratio(NamedTuple):
@@ -31,13 +34,17 @@ class Ratio(NamedTuple):
 def ratio(pairs: Iterable[tuple[str, str]]) -> Ratio | None:
     """Return the busbw/algbw that printed (algbw, busbw) pairs have in common, or None when they tell nothing.
 
-    Rows that contradict the others (a ratio changes within the table) leave nothing in common: None.
+    A few rows that contradict the others are damaged and have no say; many (a ratio that changes within the table)
+    leave nothing in common: None.
     """
-    low, high = 0.0, math.inf
-    for algbw, busbw in pairs:
-        bounds = bounds_of(algbw, busbw)
-        if bounds:
-            low, high = max(low, bounds.low), min(high, bounds.high)
+    found = [bounds for pair in pairs if (bounds := bounds_of(*pair))]
+    if not found:
+        return None
+    middle = median(math.sqrt(each.low * each.high) for each in found)
+    agree = [each for each in found if each.low <= middle <= each.high] or found
+    if len(agree) < _MOST * len(found):
+        agree = found
+    low, high = max(each.low for each in agree), min(each.high for each in agree)
     return Ratio(low, high) if 0.0 < low <= high < math.inf else None
 
 
@@ -61,6 +68,37 @@ def ranks_for(op: Op, found: Ratio) -> int | None:
     low, high = _ranks(factor, found.low), _ranks(factor, found.high)
     first, last = math.ceil(low - 1e-9), math.floor(min(high, _MOST_RANKS) + 1e-9)
     return first if first == last and first > 1 else None
+
+
+def fits(op: Op | None, found: Ratio, ranks: int) -> bool:
+    """Return whether an operation on so many ranks has this ratio; one without a factor fits any."""
+    if op is not Op.ALL_REDUCE and op not in PARTS:
+        return True
+    factor = (2.0 if op is Op.ALL_REDUCE else 1.0) * (ranks - 1) / ranks
+    return found.low <= factor <= found.high
+
+
+def settled(op: Op | None, found: Ratio | None, *stated: int | None) -> tuple[int | None, tuple[Note, ...]]:
+    """Return the ranks of what a log says about them, surest first, and notes on where they come from.
+
+    A list of ranks may be cut, or hold one line a process; busbw / algbw comes from the tool itself, so it wins.
+    """
+    given = [count for count in stated if count]
+    known = given[0] if given else None
+    if op is None or found is None:
+        ranks = known
+    else:
+        ranks = next((count for count in given if fits(op, found, count)), None) or ranks_for(op, found)
+    if ranks is not None and ranks == known:
+        return ranks, ()
+    if known is None:
+        if ranks is None:
+            return None, (Note(code="ranks-unknown", text="the number of ranks is not in the log: say --ranks"),)
+        return ranks, (Note(code="ranks-inferred", text=f"the {ranks} ranks follow only from the busbw/algbw ratio"),)
+    middle = math.sqrt(found.low * found.high) if found else math.nan
+    end = f"that of {ranks}, which is taken" if ranks else "not theirs: say --ranks"
+    text = f"the log lists {known} rank{'s' * (known != 1)}, and its busbw/algbw of {middle:.4g} is {end}"
+    return ranks, (Note(code="ranks-disagree", text=text),)
 
 
 def implied_op(found: Ratio) -> Op | None:

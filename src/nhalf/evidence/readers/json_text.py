@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.evidence.readers.numerals import LARGEST
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _DECODER = json.JSONDecoder(strict=False)
 _BARE_NAME = re.compile(r"^(\s*)([A-Za-z_]\w*)(\s*:)", re.MULTILINE)
+_MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]')
+_MOST_TRIES: Final = 20  # braces that begin no JSON: words around it
 _NOT_A_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b", re.IGNORECASE)
 
 
@@ -24,11 +26,14 @@ def objects(lines: Iterable[Line]) -> tuple[list[dict[str, Any]], str]:
     found: list[dict[str, Any]] = []
     problem = ""
     place = text.find("{")
-    while place >= 0:
-        value, end, problem = _decode(text, place)
+    tries = _MOST_TRIES
+    while place >= 0 and tries:
+        value, end, wrong = _decode(text, place)
+        problem = wrong or problem
         if value is None:
-            break
-        found.append(value)
+            tries -= 1
+        elif value:
+            found.append(value)
         place = text.find("{", end)
     return found, problem
 
@@ -68,15 +73,40 @@ def array(value: object) -> list[Any]:
 
 
 def _decode(text: str, place: int) -> tuple[dict[str, Any] | None, int, str]:
+    """Return the object at a place, where it ends, and what is wrong with it."""
     try:
         value, end = _DECODER.raw_decode(text, place)
     except RecursionError:
-        return None, place, "the JSON is nested beyond reason"
+        return None, len(text), "the JSON is nested beyond reason"
     except ValueError as error:
+        why = f"the JSON is cut or damaged: {error}"
         mended = _NOT_A_NUMBER.sub(r"\1null", _BARE_NAME.sub(r'\1"\2"\3', text[place:]))
-        try:
-            value, _ = _DECODER.raw_decode(mended)
-        except (ValueError, RecursionError):
-            return None, place, f"the JSON is cut or damaged: {error}"
-        return (value if isinstance(value, dict) else None), len(text), ""
-    return (value if isinstance(value, dict) else {}), end, ""
+        for whole, problem in ((mended, ""), (_closed(mended), why)):
+            try:
+                value, _ = _DECODER.raw_decode(whole)
+            except (ValueError, RecursionError):
+                continue
+            return dictionary(value), len(text), problem
+        return None, place + 1, why
+    return dictionary(value), end, ""
+
+
+def _closed(text: str) -> str:
+    """Return a cut JSON text up to the last whole object of a list, or else the last whole value, and closed there."""
+    open_: list[str] = []
+    value, item = "", ""
+    for found in _MARK.finditer(text):
+        mark = found[0]
+        if mark in "{[":
+            open_.append("}" if mark == "{" else "]")
+        elif mark in "}]":
+            if not open_ or open_.pop() != mark:
+                break
+            value = text[: found.end()] + "".join(reversed(open_))
+            if not open_:
+                break
+            if mark == "}" and open_[-1] == "]":
+                item = value
+        elif mark == ",":
+            value = text[: found.start()] + "".join(reversed(open_))
+    return item or value

@@ -18,7 +18,7 @@ from nhalf.evidence.table import Note, Point, Skipped, Table
 from nhalf.units import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from nhalf.evidence.readers.protocol import Line
 
@@ -35,12 +35,12 @@ _PROTOCOLS: Final = ("LL", "LL128", "Simple")
 
 @dataclass(slots=True)
 class _Choices:
-    """The lines of one operation: time, algorithm and protocol for each size."""
+    """The lines of one operation by one algorithm and protocol, which are one line of time against size."""
 
+    choice: str
     points: list[Point] = field(default_factory=list)
     seen: set[tuple[float, str, str, str]] = field(default_factory=set)
     repeats: dict[float, int] = field(default_factory=dict)
-    names: dict[float, str] = field(default_factory=dict)
     lines: int = 0
     printed: list[tuple[Line, str]] = field(default_factory=list)
 
@@ -53,7 +53,7 @@ class _Choices:
 
 
 def _parse(lines: Iterable[Line], source: str) -> list[Table]:
-    groups: dict[str, _Choices] = {}
+    groups: dict[tuple[str, str], _Choices] = {}
     ranks: set[int] = set()
     nodes: set[int] = set()
     skipped: list[Skipped] = []
@@ -63,7 +63,10 @@ def _parse(lines: Iterable[Line], source: str) -> list[Table]:
             ranks.update(int(found) for found in _RANKS.findall(text))
             nodes.update(int(found) for found in _NODES.findall(text))
         found = _CHOICE.search(text, max(0, text.find(" Bytes -> ") - _BEFORE)) if " Bytes -> " in text else None
-        if found and found[5] and not _take(groups.setdefault(found[1] or "", _Choices()), line, found):
+        if not found or not found[5]:
+            continue
+        choice = f"{_name(found[3], _ALGORITHMS)} {_name(found[4], _PROTOCOLS)}"
+        if not _take(groups.setdefault((found[1] or "", choice), _Choices(choice)), line, found):
             skipped.append(skip(line, source, "its size is 0, or its time is no number above 0"))
     for choices in groups.values():
         skipped.extend(choices.drop_cut(source))
@@ -77,11 +80,12 @@ def _parse(lines: Iterable[Line], source: str) -> list[Table]:
             nodes=min(nodes) if len(nodes) == 1 and not many else None,
             quantity="predicted",
             size_is="message",
+            label=choices.choice,
             points=tuple(sorted(choices.points, key=lambda point: (point.size_bytes, point.repeat))),
-            notes=tuple(_notes(choices, named=bool(name), ranks=ranks)),
+            notes=tuple(_notes(choices, _switches(groups, name), named=bool(name), ranks=ranks)),
             skipped=tuple(skipped) if index == 0 else (),
         )
-        for index, (name, choices) in enumerate(groups.items())
+        for index, ((name, _), choices) in enumerate(groups.items())
     ]
 
 
@@ -97,14 +101,13 @@ def _take(choices: _Choices, line: Line, found: re.Match[str]) -> bool:
         low, high = interval(found[5], MICROSECOND)
         repeat = choices.repeats.get(size, 0)
         choices.repeats[size] = repeat + 1
-        choices.names.setdefault(size, f"{_name(found[3], _ALGORITHMS)} {_name(found[4], _PROTOCOLS)}")
         choices.points.append(
             Point(size_bytes=size, seconds=value * MICROSECOND, line=line.number, repeat=repeat, low_s=low, high_s=high)
         )
     return True
 
 
-def _notes(choices: _Choices, *, named: bool, ranks: set[int]) -> Iterable[Note]:
+def _notes(choices: _Choices, switches: str, *, named: bool, ranks: set[int]) -> Iterable[Note]:
     yield note("predicted", "the times are NCCL's own prediction, not a measurement")
     if choices.lines > len(choices.points):
         yield note("repeated-lines", f"{choices.lines} lines say the same more than once: one row per size is kept")
@@ -114,14 +117,15 @@ def _notes(choices: _Choices, *, named: bool, ranks: set[int]) -> Iterable[Note]
         yield note("ranks-unknown", f"communicators of {', '.join(map(str, sorted(ranks)))} ranks: say --ranks")
     elif not ranks:
         yield note("ranks-unknown", "the number of ranks is not in the file: say --ranks")
-    switches = _switches(choices.names)
     if switches:
         yield note("library-choice", f"NCCL chooses {switches}")
 
 
-def _switches(names: dict[float, str]) -> str:
+def _switches(groups: Mapping[tuple[str, str], _Choices], op: str) -> str:
+    """Return what an operation is run by from which size on."""
     parts: list[str] = []
     last = ""
+    names = {point.size_bytes: each.choice for (of, _), each in groups.items() if of == op for point in each.points}
     for size, name in sorted(names.items()):
         if name != last:
             parts.append(name if not parts else f"{name} from {format_size(size)}")

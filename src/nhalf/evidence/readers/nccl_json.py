@@ -34,6 +34,9 @@ _FALSE: Final = frozenset({"", "0", "false", "none"})
 
 def _parse(lines: Iterable[Line], source: str) -> list[Table]:
     found, problem = objects(lines)
+    loose = [one for one in found if "out_of_place" in one or "in_place" in one]
+    if loose:  # the beginning is cut: what is left are results
+        found = [*(one for one in found if one not in loose), {"results": loose}]
     tables = [table for one in found for table in _run(one, source).tables()]
     if problem:
         tables.append(Table(file=source, tool="nccl-tests", skipped=(Skipped(file=source, line=0, why=problem),)))
@@ -63,7 +66,7 @@ def _run(document: dict[str, Any], source: str) -> Run:
 def _device(device: dict[str, Any]) -> Device:
     rank, group = number(device.get("rank")), number(device.get("group"))
     host, name = device.get("hostname", ""), device.get("device_info", "")
-    return Device(int(rank or 0), int(group or 0), str(host), str(name))
+    return Device(int(rank or 0), int(group or 0), str(host), str(name), str(device.get("pid", "")))
 
 
 def _take(run: Run, result: dict[str, Any], index: int) -> None:

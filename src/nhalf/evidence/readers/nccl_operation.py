@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nhalf.collective import Op
-from nhalf.evidence.readers.inference import Ratio, ranks_for, ratio
+from nhalf.evidence.readers.inference import Ratio, fits, ratio, settled
 from nhalf.evidence.readers.nccl_rows import TYPES
+from nhalf.evidence.table import Note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,7 @@ class Operation:
     ranks: int | None
     inferred: bool
     could_be: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def op(self) -> Op | None:
@@ -67,8 +69,8 @@ def named_in(text: str) -> str:
     return found[1] if found else ""
 
 
-def operation(rows: Sequence[Row], ranks: int | None, named: str) -> Operation:
-    """Return the operation of rows that share type, redop and root; `ranks` from the banner, `named` by the log.
+def operation(rows: Sequence[Row], stated: Sequence[int | None], named: str) -> Operation:
+    """Return the operation of rows that share type, redop and root; `named` by the log, which has `stated` its ranks.
 
     Size against count tells totals from messages and gives the ranks of a total exactly; redop and root tell the
     operations apart; the in-place column of all-to-all and send-receive is never checked; busbw / algbw tells the rest.
@@ -78,13 +80,23 @@ def operation(rows: Sequence[Row], ranks: int | None, named: str) -> Operation:
     largest = sorted(rows, key=lambda row: row.size)[-_TELLING:]
     found = ratio((side.algbw, side.busbw) for row in largest for side in row.sides)
     alone = found is None and _no_busbw(rows)
-    count = ranks or (shares if shares and shares > 1 else None) or (1 if alone else None)
+    counts = [*stated, 1 if alone else None]
+    if shares and shares > 1:
+        counts = [shares]
     possible = _possible(rows[0], shares, alone=alone)
+    tests: list[str] = []
     if named and (named in possible or not possible or named in {"hypercube", "alltoallv"}):
-        return Operation(test=named, ranks=count or _implied_ranks(named, found), inferred=False)
-    tests = _narrowed(possible, rows, found, count)
-    test = tests[0] if len(tests) == 1 else ""
-    return Operation(test=test, ranks=count or _implied_ranks(test, found), inferred=True, could_be=tuple(tests))
+        test = named
+    else:
+        # A list of ranks that no operation fits is cut, or of processes.
+        tests = next(filter(None, (_narrowed(possible, rows, found, n) for n in (*filter(None, counts), None))), [])
+        test = tests[0] if len(tests) == 1 else ""
+    ranks, notes = settled(NAMES.get(test), found, *counts)
+    listed = next(filter(None, stated), None)
+    if shares and ranks == shares > 1 and listed != shares:
+        said = f"the log lists {listed} ranks, and size over count" if listed else "size over count"
+        notes = (Note(code="ranks-disagree" if listed else "ranks-inferred", text=f"{said} says {shares}"),)
+    return Operation(test=test, ranks=ranks, inferred=bool(tests) or not test, could_be=tuple(tests), notes=notes)
 
 
 def _shares(rows: Sequence[Row]) -> int | None:
@@ -155,7 +167,7 @@ def _fits(test: str, found: Ratio | None, ranks: int | None) -> bool:
         # Above 1 only all-reduce; below 1 only a share (n - 1) / n; 1 is an all-reduce on two ranks.
         return found.high >= 1.0 if test == "all_reduce" else found.low < 1.0
     else:
-        factor = (2.0 if test == "all_reduce" else 1.0) * (ranks - 1) / ranks
+        return fits(Op.ALL_REDUCE if test == "all_reduce" else Op.ALL_GATHER, found, ranks)
     return found.low <= factor <= found.high
 
 
@@ -165,8 +177,3 @@ def _in_place_unchecked(rows: Sequence[Row]) -> bool | None:
     if not both or all(_NOT_CHECKED in (out.wrong, out.error) for out, _ in both):
         return None
     return all(_NOT_CHECKED in (inside.wrong, inside.error) for _, inside in both)
-
-
-def _implied_ranks(test: str, found: Ratio | None) -> int | None:
-    op = NAMES.get(test)
-    return ranks_for(op, found) if op and found else None

@@ -28,7 +28,12 @@ _SETTINGS: Final = {
     "gpus_per_process": re.compile(r"\bnGpus:? +(\d+)"),
     "ranks": re.compile(r"\bnRanks:? +(\d+)"),
 }
-_RANK = re.compile(r"\bRank +(\d+) +(?:Group +(\d+) +)?Pid +\d+ +on +(\S+) +device +\d+ +\[[^\]]*\] *(.*)")
+_PROCESSES = re.compile(r"(?:mpi(?:run|exec)|prun|srun)\b.*?(?<=\s)(?:-np?|--ntasks|--np)[ =]*(\d+)\b")
+_FLAGS: Final = {
+    "threads": re.compile(r"(?<=\s)(?:-t|--nthreads)[ =]+(\d+)"),
+    "gpus_per_process": re.compile(r"(?<=\s)(?:-g|--ngpus)[ =]+(\d+)"),
+}
+_RANK = re.compile(r"\bRank +(\d+) +(?:Group +(\d+) +)?Pid +(\d+) +on +(\S+) +device +\d+ +\[[^\]]*\] *(.*)")
 _VERSION = re.compile(r"nccl-tests version +(\S+).*?nccl-library=(\d+)")
 _RCCL_VERSION = re.compile(r"rccl-tests: Version +(\S+)")
 _AMD = re.compile(r"\b(?:AMD|Instinct|Radeon|MI\d{3}|gfx\d+)")
@@ -36,13 +41,21 @@ _MOST = 0.8  # of the rows: a rule that so many keep is a rule
 _SLACK = 0.02  # relative; a mangled row misses by far more
 
 
+def command(text: str) -> dict[str, str]:
+    """Return what the command of a run says: its processes, and the threads and GPUs of each."""
+    started = _PROCESSES.search(text)
+    flags = {key: found[1] for key, pattern in _FLAGS.items() if (found := pattern.search(text.partition("_perf")[2]))}
+    return {"processes": started[1], **flags} if started else flags
+
+
 class Device(NamedTuple):
-    """One `Rank` line of a banner."""
+    """One `Rank` line of a banner; the JSON form has one a process."""
 
     rank: int
     group: int
     host: str
     name: str
+    process: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +68,7 @@ class Run:
     settings: dict[str, str] = field(default_factory=dict)
     devices: list[Device] = field(default_factory=list)
     copies: int = 0
+    nodes: int | None = None
     timing: str = ""
     in_place_only: bool = False
     header_seen: bool = False
@@ -69,7 +83,7 @@ class Run:
     def banner(self, text: str) -> None:
         """Take what a line of the banner says."""
         if found := _RANK.search(text):
-            device = Device(int(found[1]), int(found[2] or 0), found[3], found[4].strip())
+            device = Device(int(found[1]), int(found[2] or 0), found[4], found[5].strip(), found[3])
             self.devices.append(device)
             if _AMD.search(device.name):
                 self.tool = "rccl-tests"
@@ -87,20 +101,20 @@ class Run:
 
     def add(self, line: int, row: Row, *, new_header: bool) -> None:
         """Take a row; a sweep that starts over is another part, except where copies of a program talk at once."""
-        agrees = _agrees(row)
+        consistent = agrees(row)
         key = (row.type, row.redop, row.root)
         last = self._last.get(key)
         again = last is not None and (row.size < last or (new_header and row.size <= last))
-        if again and agrees and not self.mixed:
+        if again and consistent and not self.mixed:
             self._part += 1
             self._last.clear()
-        if agrees:
+        if consistent:
             self._last[key] = row.size
         if row.size == 0:
             self.zero_rows += 1
             self.skipped.append(Skipped(file=self.source, line=line, why="the size is 0: fewer bytes than ranks"))
         else:
-            self.rows.append((self._part, line, row, agrees))
+            self.rows.append((self._part, line, row, consistent))
 
     @property
     def mixed(self) -> bool:
@@ -125,7 +139,7 @@ class Run:
         usual = sum(agrees for *_, agrees in self.rows) >= _MOST * len(self.rows)
         kept = []
         for entry in self.rows:
-            if entry[3] or not (usual or _is_cut(entry[2])):
+            if entry[3] or not (usual or _is_cut(entry[2]) or not self.header_seen):
                 kept.append(entry)
             else:
                 why = "its size, time and bandwidth contradict each other: the row is damaged"
@@ -134,9 +148,9 @@ class Run:
 
     def _table(self, numbered: list[tuple[int, Row]]) -> Table:
         rows = [row for _, row in numbered]
-        ranks, nodes = self._ranks(), self._nodes()
         alone = self.mixed and all((real(side.busbw) or 0.0) == 0.0 for side in _sides(rows))
-        what = operation(rows, 1 if alone else ranks, self.named)
+        what = operation(rows, (1,) if alone else self._counts(), self.named)
+        nodes = self._nodes(what.ranks)
         quantity = self._quantity()
         points, unread = _points(numbered, self.source)
         self.skipped.extend(unread)
@@ -153,31 +167,53 @@ class Run:
             dtype=rows[0].type,
             label=_label(rows[0]),
             points=points,
-            environment={**self.settings, **({"device": self.devices[0].name} if self.devices else {})},
-            notes=tuple(self._notes(what, rows, alone=alone)),
+            environment={
+                **self.settings,
+                **self._where(),
+                **({"device": self.devices[0].name} if self.devices else {}),
+            },
+            notes=tuple(self._notes(what, rows, alone=alone, known_nodes=nodes is not None)),
         )
 
-    def _ranks(self) -> int | None:
+    def _counts(self) -> tuple[int | None, ...]:
+        """Return how many ranks the log speaks of, surest first: its list or its settings, then the command."""
+        command = int(self.settings["processes"]) if "processes" in self.settings else None
+        each = self._setting("threads") * self._setting("gpus_per_process")
         if not self.devices:
-            return int(self.settings["ranks"]) if "ranks" in self.settings else None
+            stated = int(self.settings["ranks"]) if "ranks" in self.settings else None
+            return stated, command * each if command else None
         group = self.devices[0].group
         ranks = {device.rank for device in self.devices if device.group == group}
-        # Groups share the numbering; a list whose head is cut still ends with the last rank.
-        several = len({device.group for device in self.devices}) > 1
-        return len(ranks) if several else max(ranks) + 1
+        if len({device.group for device in self.devices}) > 1:  # groups share the numbering
+            return (len(ranks),)
+        # A list whose head is cut still ends with the last rank; one of processes, or cut inside one, is short.
+        processes = {(device.host, device.process) for device in self.devices}
+        made = 0 if self.mixed else len(processes) * each
+        return max(ranks) + 1 if made <= max(ranks) else made, command * each if command else None
 
-    def _nodes(self) -> int | None:
-        if not self.devices or min(device.rank for device in self.devices) > 0:
+    def _setting(self, name: str) -> int:
+        return int(self.settings.get(name, "1"))
+
+    def _nodes(self, ranks: int | None) -> int | None:
+        """Return the nodes that the log states, or the hosts of its list of ranks, where that is whole."""
+        if self.nodes:
+            return self.nodes
+        if not self.devices or min(device.rank for device in self.devices) > 0 or ranks != self._counts()[0]:
             return None
         return len({device.host for device in self.devices})
+
+    def _where(self) -> dict[str, str]:
+        """Return the device of the first rank and the hosts, where the ranks are listed."""
+        hosts = sorted({device.host for device in self.devices})
+        return {"device": self.devices[0].name, "hosts": ",".join(hosts)} if self.devices else {}
 
     def _quantity(self) -> Timing:
         if self.settings.get("graph", "0") != "0":
             return "graph"
         return "isolated" if self.timing else "back_to_back"
 
-    def _notes(self, what: Operation, rows: list[Row], *, alone: bool) -> Iterable[Note]:
-        yield from _notes_on_operation(what, known_ranks=bool(self._ranks()), known_nodes=self._nodes() is not None)
+    def _notes(self, what: Operation, rows: list[Row], *, alone: bool, known_nodes: bool) -> Iterable[Note]:
+        yield from _notes_on_operation(what, known_nodes=known_nodes)
         if what.size_is == "total":
             yield note("size-total", "the size is the total over ranks; count is the share of one rank")
         if self.zero_rows:
@@ -203,17 +239,14 @@ class Run:
             )
 
 
-def _notes_on_operation(what: Operation, *, known_ranks: bool, known_nodes: bool) -> Iterable[Note]:
+def _notes_on_operation(what: Operation, *, known_nodes: bool) -> Iterable[Note]:
     if what.inferred and what.test:
         name = what.test.replace("_", "-")
         yield note("op-inferred", f"the log does not name its operation: columns and busbw/algbw imply {name}")
     elif not what.test:
         could = " or ".join(test.replace("_", "-") for test in what.could_be) or "none that is known"
         yield note("op-unknown", f"the log does not name its operation, and its columns allow {could}: say --op")
-    if not known_ranks and what.ranks:
-        yield note("ranks-inferred", f"the {what.ranks} ranks follow from size, count and busbw/algbw only")
-    elif not what.ranks:
-        yield note("ranks-unknown", "the number of ranks is not in the log: say --ranks")
+    yield from what.notes
     if not known_nodes:
         yield note("nodes-unknown", "the log does not say on how many nodes the ranks ran")
 
@@ -246,7 +279,7 @@ def _is_wrong(row: Row) -> bool:
     return any((real(side.wrong) or 0.0) > 0.0 or side.error in {"inf", "nan", "-nan"} for side in row.sides)
 
 
-def _agrees(row: Row) -> bool:
+def agrees(row: Row) -> bool:
     """Return whether size / time is the printed algorithm bandwidth, within what rounding allows."""
     for side in row.sides:
         time, rate = real(side.time), real(side.algbw)

@@ -20,7 +20,7 @@ from nhalf.evidence.readers.nccl_rows import (
     start_of_row,
     tokens_of,
 )
-from nhalf.evidence.readers.nccl_run import Run
+from nhalf.evidence.readers.nccl_run import Run, command
 from nhalf.evidence.readers.protocol import Format, Line
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class _Reader:
         self._open = False  # between a header or a row, and the footer
         self._broken: tuple[Line, list[str]] | None = None
         self._named = ""
+        self._command: dict[str, str] = {}
         self._hosts: set[str] = set()
 
     def take(self, line: Line) -> None:
@@ -71,6 +72,7 @@ class _Reader:
     def _words(self, text: str) -> None:
         if "_perf" in text:
             self._named = named_in(text) or self._named
+            self._command = command(text) or self._command
         if any(word in text for word in _BEGINNINGS) and _RUN_BEGINS.search(text):
             self._begin(text)
         if "concluded" in text:
@@ -131,8 +133,9 @@ class _Reader:
         row = layout.row(tokens) if layout else None
         if row is None:
             return False
-        if self._named and not self._run.rows:
-            self._run.named = self._named
+        if not self._run.rows:
+            self._run.named = self._named or self._run.named
+            self._run.settings = {**self._command, **self._run.settings}
         self._run.add(line.number, row, new_header=self._new_header)
         self._new_header, self._open = False, True
         return True

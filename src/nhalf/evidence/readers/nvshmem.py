@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import Vocabulary, events, note
-from nhalf.evidence.readers.inference import ranks_for
 from nhalf.evidence.readers.numerals import MICROSECOND
 from nhalf.evidence.readers.protocol import Format
-from nhalf.evidence.readers.sweep import Sweep, rank_notes
+from nhalf.evidence.readers.sweep import Sweep
 from nhalf.evidence.table import Note, Table
 
 if TYPE_CHECKING:
@@ -60,9 +59,8 @@ class _File:
 
     def _table(self, key: tuple[str, str, str, str], sweep: Sweep) -> Table:
         title, scope, dtype, redop = key
-        op, found = _op(title), sweep.ratio
-        stated = self.ranks or (len(self.pes) if len(self.pes) > 1 else None)
-        ranks = stated or (ranks_for(op, found) if op and found else None)
+        op = _op(title)
+        ranks, told = sweep.ranks(op, self.ranks or (len(self.pes) if len(self.pes) > 1 else None))
         return Table(
             file=self.source,
             tool="NVSHMEM perftest",
@@ -75,13 +73,12 @@ class _File:
             dtype=dtype,
             label=", ".join(filter(None, (f"scope {scope}" if scope else "", redop if redop != "sum" else ""))),
             points=tuple(sweep.points),
-            notes=tuple(_notes(op, scope, ranks, stated=stated is not None)),
+            notes=(*told, *_notes(op, scope)),
             skipped=tuple(sweep.skipped),
         )
 
 
-def _notes(op: Op | None, scope: str, ranks: int | None, *, stated: bool) -> Iterable[Note]:
-    yield from rank_notes(ranks, stated=stated)
+def _notes(op: Op | None, scope: str) -> Iterable[Note]:
     if scope:
         yield note("one-scope", f"scope {scope}: one curve for each scope, never pooled")
     if op is None:

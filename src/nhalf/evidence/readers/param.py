@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final
 from nhalf.collective import Op
 from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import Event, Vocabulary, note
-from nhalf.evidence.readers.inference import ranks_for
 from nhalf.evidence.readers.numerals import MICROSECOND, decimals
 from nhalf.evidence.readers.protocol import Format
-from nhalf.evidence.readers.sweep import Sweep, rank_notes
+from nhalf.evidence.readers.sweep import Sweep
 from nhalf.evidence.table import Note, Table
 
 if TYPE_CHECKING:
@@ -55,8 +54,8 @@ class _File:
         return [self._table(name, dtype, sweep) for (_, name, dtype), sweep in self.sweeps.items() if sweep]
 
     def _table(self, name: str, dtype: str, sweep: Sweep) -> Table:
-        op, found = _op(name), sweep.ratio
-        ranks = self.ranks or (ranks_for(op, found) if op and found else None)
+        op = _op(name)
+        ranks, told = sweep.ranks(op, self.ranks)
         return Table(
             file=self.source,
             tool="PARAM",
@@ -67,15 +66,15 @@ class _File:
             size_is="total" if op in _TOTAL else "message" if op else "",
             dtype=dtype,
             points=tuple(sweep.points),
-            notes=tuple(self._notes(op, ranks)),
+            notes=(*_notes(op), *told),
             skipped=tuple(sweep.skipped),
         )
 
-    def _notes(self, op: Op | None, ranks: int | None) -> Iterable[Note]:
-        yield note("quantiles-over-ranks", "the quantiles are over ranks, not over iterations; the median is used")
-        yield from rank_notes(ranks, stated=self.ranks is not None)
-        if op is None:
-            yield note("op-unknown", "nhalf knows no operation of this name: say --op")
+
+def _notes(op: Op | None) -> Iterable[Note]:
+    yield note("quantiles-over-ranks", "the quantiles are over ranks, not over iterations; the median is used")
+    if op is None:
+        yield note("op-unknown", "nhalf knows no operation of this name: say --op")
 
 
 def _op(name: str) -> Op | None:

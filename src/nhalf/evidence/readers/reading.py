@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError
 from nhalf.evidence.readers import formats, parquet
-from nhalf.evidence.readers.detection import cleaned, detect, named, sections
+from nhalf.evidence.readers.consistency import checked
+from nhalf.evidence.readers.detection import cleaned, detect, named, rewritings, sections
 from nhalf.evidence.readers.source import Source, sources
 from nhalf.evidence.table import Skipped, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from nhalf.evidence.readers.protocol import Reader
-
-
-_LARGEST_BYTES: Final = 1e15
-_SHORTEST_S: Final = 1e-12
-_LONGEST_S: Final = 1e8
 
 
 def read(source: str | Path | Iterable[str | Path], format: str | None = None) -> list[Table]:  # noqa: A002 - the flag's name
@@ -69,6 +65,14 @@ def read_each(
     return tables, refused
 
 
+def read_source(source: Source, *, in_folder: bool = False) -> list[Table]:
+    """Return the tables of one file, by its content.
+
+    Raises InputError when it cannot be read, or was named and is in no known format.
+    """
+    return _read_one(source, None, in_folder=in_folder)
+
+
 def _without_rows(name: str, error: InputError) -> Table:
     """Return the table of a file that cannot be read, with the line where that shows, as far as the error has one."""
     line = error.where.removeprefix(f"{name}:")
@@ -79,43 +83,65 @@ def _without_rows(name: str, error: InputError) -> Table:
 def _read_one(source: Source, chosen: Reader | None, *, in_folder: bool) -> list[Table]:
     if source.is_parquet():
         return parquet.read(source.binary(), source.name)
-    reader = chosen or detect(source)
-    if reader is None:
-        if in_folder:
-            why = "no reader knows this file"
-            return [Table(file=source.name, tool="", skipped=(Skipped(file=source.name, line=0, why=why),))]
-        if next(cleaned(source), None) is None:
-            raise InputError("the file is empty", where=source.name, do="check how it was written")
-        raise InputError(
-            "this is not a benchmark log that nhalf knows",
-            where=source.name,
-            allowed=", ".join(sorted(each.name for each in formats.ALL)),
-            do="name the format with --format, or make a CSV with the columns op, ranks, size_bytes, time_us",
-        )
-    lines = cleaned(source)
-    parts = [(reader, lines)] if chosen else sections(lines, reader)
-    try:
-        tables = [_possible(table) for each, part in parts for table in each.read(part, source.name)]
-    except OverflowError as error:  # of two numbers that each could be measured, the product could not
-        raise InputError("its numbers are too large to be measured", where=source.name, do="check the file") from error
-    if not tables:
-        why = f"this looks like {reader.name}, but it holds no row that can be read"
-        return [Table(file=source.name, tool=reader.name, skipped=(Skipped(file=source.name, line=0, why=why),))]
-    return _told_apart(tables)
+    tables, rows, error = _tables(source, chosen)
+    if _is_poor(tables):
+        for other in rewritings(source):
+            again, more, _ = _tables(other, chosen)
+            if more > rows:
+                tables, rows = again, more
+    if error and not rows:
+        raise error
+    if tables:
+        return _told_apart(tables)
+    if in_folder:
+        why = "no reader knows this file"
+        return [Table(file=source.name, tool="", skipped=(Skipped(file=source.name, line=0, why=why),))]
+    if next(cleaned(source), None) is None:
+        raise InputError("the file is empty", where=source.name, do="check how it was written")
+    raise InputError(
+        "this is not a benchmark log that nhalf knows",
+        where=source.name,
+        allowed=", ".join(sorted(each.name for each in formats.ALL)),
+        do="name the format with --format, or make a CSV with the columns op, ranks, size_bytes, time_us",
+    )
 
 
-def _possible(table: Table) -> Table:
-    """Return a table without the points whose size or time no message has: a digit too many, an exponent too large."""
-    odd = [
-        point for point in table.points
-        if not (point.size_bytes <= _LARGEST_BYTES and _SHORTEST_S <= point.seconds <= _LONGEST_S)
-    ]  # fmt: skip
-    if not odd:
-        return table
-    why = f"no message is of {_LARGEST_BYTES:g} bytes, and none takes under {_SHORTEST_S:g} s or over {_LONGEST_S:g} s"
-    skipped = tuple(Skipped(file=table.file, line=point.line, why=why) for point in odd)
-    kept = tuple(point for point in table.points if point not in odd)
-    return replace(table, points=kept, skipped=(*table.skipped, *skipped))
+def _is_poor(tables: Sequence[Table]) -> bool:
+    """Return whether so little of a file was read that it may have been rewritten: it is cut, or half of its rows."""
+    skipped = [skip for table in tables for skip in table.skipped]
+    return any(skip.line == 0 for skip in skipped) or 2 * len(skipped) >= sum(table.rows for table in tables)
+
+
+def _tables(source: Source, chosen: Reader | None) -> tuple[list[Table], int, InputError | None]:
+    """Return what the surest reader that finds a row reads in a file, how many rows, and why the surest finds none.
+
+    Where none finds a row, the tables are those of the surest: what it skips.
+    """
+    tried: list[Reader] = []
+    first: list[Table] = []
+    problem: InputError | None = None
+    while reader := chosen or detect(source, without=tried):
+        lines = cleaned(source)
+        parts = [(reader, lines)] if chosen else sections(lines, reader)
+        tables: list[Table] = []
+        try:
+            tables = [checked(table) for each, part in parts for table in each.read(part, source.name)]
+        except OverflowError:  # of two numbers that each could be measured, the product could not
+            why = "its numbers are too large to be measured"
+            problem = problem or InputError(why, where=source.name, do="check the file")
+        except InputError as error:
+            problem = problem or error
+        rows = sum(table.rows for table in tables)
+        if rows:
+            return tables, rows, None
+        if not tables:
+            why = f"this looks like {reader.name}, but it holds no row that can be read"
+            tables = [Table(file=source.name, tool=reader.name, skipped=(Skipped(file=source.name, line=0, why=why),))]
+        first = first or tables
+        tried.append(reader)
+        if chosen:
+            break
+    return first, 0, problem
 
 
 def _told_apart(tables: list[Table]) -> list[Table]:

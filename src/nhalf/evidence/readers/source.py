@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from nhalf.errors import InputError, quoted
 from nhalf.evidence.readers.protocol import Line
-from nhalf.files.reading import Inflation, encoding, files_in
+from nhalf.files.reading import STDIN, Inflation, encoding, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STDIN: Final = "-"
 _GZIP: Final = b"\x1f\x8b"
 _PARQUET: Final = b"PAR1"
 _ZSTANDARD: Final = b"\x28\xb5\x2f\xfd"
@@ -110,8 +109,8 @@ class Source:
         try:
             with self.path.open("rb") as stream:
                 return stream.read(len(_PARQUET))
-        except OSError as error:
-            raise _unreadable(self.name, error.strerror or str(error)) from error
+        except (OSError, ValueError) as error:  # a name may hold a null
+            raise _unreadable(quoted(self.name), getattr(error, "strerror", "") or str(error)) from error
 
 
 def sources(given: str | Path) -> list[tuple[Source, bool]]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nhalf.evidence.readers.columns import Event, note, skip, timed, why_cut
-from nhalf.evidence.readers.inference import Ratio, ratio
+from nhalf.evidence.readers.columns import Event, skip, timed, why_cut
+from nhalf.evidence.readers.inference import Ratio, ratio, settled
 from nhalf.evidence.readers.numerals import integer, real, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from nhalf.collective import Op
     from nhalf.evidence.table import Note, Point, Skipped
 
 
@@ -25,7 +24,7 @@ class Sweep:
     skipped: list[Skipped] = field(default_factory=list)
 
     def add(self, event: Event, *, time: str, unit: float, least: str = "", most: str = "") -> None:
-        """Take a row: its `size`, the column `time` in `unit` [s], the extremes of it, `algbw` and `busbw`."""
+        """Take a row: its `size`, the column `time` in `unit` [s], the extremes of it, `algbw`, `busbw` and `check`."""
         values, line = event.values, event.line
         bytes_ = integer(values["size"]) or size(values["size"])
         if not bytes_:
@@ -33,7 +32,8 @@ class Sweep:
             self.skipped.append(skip(line, self.source, why))
             return
         low, high = _seconds(values.get(least), unit), _seconds(values.get(most), unit)
-        point = timed(line, float(bytes_), values[time], unit, min_s=low, max_s=high)
+        wrong = values.get("check", "").casefold().startswith("fail")
+        point = timed(line, float(bytes_), values[time], unit, min_s=low, max_s=high, wrong=wrong)
         if point is None:
             self.skipped.append(skip(line, self.source, f"{values[time]!r} is not a time above 0"))
             return
@@ -50,17 +50,13 @@ class Sweep:
         """Return the busbw/algbw that the rows have in common."""
         return ratio(self.pairs)
 
+    def ranks(self, op: Op | None, *stated: int | None) -> tuple[int | None, tuple[Note, ...]]:
+        """Return the ranks that the rows and what the log states have in common, and notes on them."""
+        return settled(op, self.ratio, *stated)
+
     def __bool__(self) -> bool:
         """Return whether a row came at all."""
         return bool(self.points or self.skipped)
-
-
-def rank_notes(ranks: int | None, *, stated: bool, from_: str = "the busbw/algbw ratio") -> Iterable[Note]:
-    """Yield what to say about where the number of ranks comes from."""
-    if ranks and not stated:
-        yield note("ranks-inferred", f"the {ranks} ranks follow only from {from_}")
-    elif not ranks:
-        yield note("ranks-unknown", "the number of ranks is not in the log: say --ranks")
 
 
 def _seconds(token: str | None, unit: float) -> float | None:

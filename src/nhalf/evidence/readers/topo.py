@@ -1,4 +1,4 @@
-"""Reads the matrix of `nvidia-smi topo -m`: which GPU and NIC reaches which, by nvidia-smi's own letters.
+"""Reads the matrix of `nvidia-smi topo -m` or AMD's tools: which GPU and NIC reaches which, by the tool's letters.
 
 The matrix is read cell by cell and not line by line, because terminals and chats wrap its lines and trackers turn its
 tabs into blanks. Nothing is guessed: a cell that is missing or unknown is an error that says where.
@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from nhalf.errors import InputError, did_you_mean
+from nhalf.evidence.readers import topo_amd
 from nhalf.evidence.table import Note
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 LETTERS: Final = ("SYS", "SOC", "NODE", "PHB", "PXB", "PSB", "PIX", "C2C", "NV#")
 """Every kind of connection, the longest way first; `#` is the number of NVLinks. SOC and PSB are old names."""
+ORDER: Final = (*LETTERS[:-2], "PCIE", *LETTERS[-2:], "XGMI")
+"""The letters of all tools, the longest way first."""
 SELF: Final = "X"
 
 _NVLINK: Final = re.compile(r"NV([1-9][0-9]?)")
@@ -31,7 +34,9 @@ _TITLES: Final = ("CPU", "NUMA", "GPU")
 """The first words of the titles that follow the names of the columns: CPU Affinity, NUMA Affinity, GPU NUMA ID."""
 _PEER: Final = ("OK", "CNS", "GNS", "TNS", "NS", "DR")
 _RANGE: Final = re.compile(r"[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*,?|N/A")
-_HOW: Final = "the whole output of `nvidia-smi topo -m`"
+_HOW: Final = "the whole output of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`"
+_LETTER = re.compile(r"X(?![BM])|SYS|SOC|NODE|PHB|PXB|PSB|PIX|C2C|NV[1-9][0-9]?")
+_SEVERAL: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +87,15 @@ def nvlinks(letters: str) -> int:
 
 
 def read(text: str, *, where: str = "stdin") -> Matrix:
-    """Return the matrix in the output of `nvidia-smi topo -m`.
+    """Return the matrix in the output of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`.
 
     Raises
     ------
     InputError
         There is no matrix, it is another one (`topo -p2p`), a row or cell is missing, or letters are unknown.
     """
+    if (amd := topo_amd.read(text)) is not None:
+        return _of_amd(amd, where)
     lines = [_STYLE.sub("", line) for line in text.splitlines()]
     if not any(line.strip() for line in lines):
         raise InputError("it is empty", where=where, allowed=_HOW, do="nvidia-smi topo -m | nhalf topo -")
@@ -99,10 +106,11 @@ def read(text: str, *, where: str = "stdin") -> Matrix:
     cells: dict[tuple[str, str], str] = {}
     places: dict[str, Place] = {}
     again = ""
-    for name, row in _rows(words[start:], names):
+    for name, printed in _rows(words[start:], names):
         if name in places:
             again = name
             break
+        row = _unglued(printed, len(names))
         cells |= _cells(name, row, names, where)
         places[name] = _place([word.text for word in row[len(names) :]])
     missing = [name for name in names if name not in places]
@@ -117,6 +125,44 @@ def read(text: str, *, where: str = "stdin") -> Matrix:
     found = {match[1]: match[2] for line in lines if (match := _NIC_LEGEND.match(line))}
     kept = {name: place for name, place in places.items() if place != Place()}
     return Matrix(names=names, cells=cells, places=kept, devices=found, notes=tuple(notes))
+
+
+def _of_amd(found: topo_amd.AmdMatrix, where: str) -> Matrix:
+    """Return the matrix of AMD's tools.
+
+    Raises
+    ------
+    InputError
+        A cell is missing, or a word in it is unknown.
+    """
+    for start in found.names:
+        for end in found.names:
+            cell = found.cells.get((start, end), "")
+            if start != end and cell not in topo_amd.LETTERS:
+                raise InputError(
+                    f"{cell!r} is no link type" if cell else "the cell is missing", where=f"{where}, {start} to {end}",
+                    allowed=", ".join(topo_amd.LETTERS), do="paste the whole output",
+                )  # fmt: skip
+    if not found.names:
+        raise InputError("there is a title, and no matrix of link types", where=where, allowed=_HOW)
+    far = sorted({hops for pair, hops in found.hops.items() if found.cells.get(pair) == "PCIE"})
+    text = f"PCIE pairs are {' or '.join(far)} hops apart: several mean that the way goes over both sockets."
+    several = any(hops.isdigit() and int(hops) >= _SEVERAL for hops in far)
+    return Matrix(
+        names=found.names, cells=found.cells, places={gpu: Place(numa=node) for gpu, node in found.numa.items()},
+        devices=found.devices, notes=(Note(code="hops", text=text),) if several else (),
+    )  # fmt: skip
+
+
+def _unglued(row: list[_Word], cells: int) -> list[_Word]:
+    """Return a row with two letters that lost the blank between them (SYSSYS) apart, where that makes it whole."""
+    head = 0
+    while head < len(row) and "".join(_LETTER.findall(row[head].text)) == row[head].text:
+        head += 1
+    if head >= cells:
+        return row
+    apart = [_Word(part, word.line) for word in row[:head] for part in _LETTER.findall(word.text)]
+    return [*apart, *row[head:]] if len(apart) == cells else row
 
 
 def _until_legend(lines: Sequence[str]) -> Iterator[tuple[int, str]]:

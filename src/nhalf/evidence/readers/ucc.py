@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import note, skip, timed
-from nhalf.evidence.readers.inference import ranks_for, ratio
+from nhalf.evidence.readers.inference import ratio, settled
 from nhalf.evidence.readers.numerals import GIGABYTE_PER_S, MICROSECOND, decimals, integer, real
 from nhalf.evidence.readers.protocol import Format
-from nhalf.evidence.table import Note, Point, Skipped, Table
+from nhalf.evidence.table import Point, Skipped, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,9 +73,7 @@ class _Test:
 
     def table(self) -> Table:
         op = self.op
-        stated = integer(self.settings.get("Team size", ""))
-        found = ratio(self.pairs)
-        ranks = stated or (ranks_for(op, found) if op and found else None)
+        ranks, told = settled(op, ratio(self.pairs), integer(self.settings.get("Team size", "")))
         name = self.settings.get("Collective", "")
         return Table(
             file=self.source,
@@ -89,18 +87,9 @@ class _Test:
             dtype=self.settings.get("Datatype", ""),
             label=self.settings.get("Memory type", ""),
             points=tuple(self.points),
-            notes=tuple(_notes(op, ranks, stated=bool(stated))),
+            notes=told if op else (*told, note("op-unknown", "the operation is not in the log: say --op")),
             skipped=tuple(self.skipped),
         )
-
-
-def _notes(op: Op | None, ranks: int | None, *, stated: bool) -> Iterable[Note]:
-    if ranks and not stated:
-        yield note("ranks-inferred", f"the {ranks} ranks follow from bus bandwidth times time over size")
-    elif not ranks:
-        yield note("ranks-unknown", "the number of ranks is not in the log: say --ranks")
-    if op is None:
-        yield note("op-unknown", "the operation is not in the log: say --op")
 
 
 def _with_error(algbw: float, time: str) -> str:

@@ -1,27 +1,30 @@
 """Benchmarks of serving engines: their result files as rows of a case table.
 
-Read are the result block, JSON and JSON lines of `vllm bench serve` and `sglang.bench_serving`, and the JSON and CSV
-exports of genai-perf and aiperf. They know the load and the times; system, layout and dtypes come from flags, or from
-the end of a file's name on the command line: `run.json@tp=8,kv_dtype=fp8`.
+Read are the result block, JSON and JSON lines of `vllm bench serve` and `sglang.bench_serving`, the JSON and CSV
+exports of genai-perf and aiperf, and what llama-bench writes, all through the door of the logs. They know the load and
+the times; system, layout and dtypes come from flags, or from the end of a file's name on the command line:
+`run.json@tp=8,kv_dtype=fp8`.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nhalf.errors import InputError
-from nhalf.files.reading import read_text
-from nhalf.loading.bench import block, perf, serving
-from nhalf.loading.bench.numbers import CONCURRENCY_BY
+from nhalf.evidence.readers.detection import texts
+from nhalf.evidence.readers.source import sources
+from nhalf.files.reading import STDIN
+from nhalf.loading.bench import block, llama, perf, serving
+from nhalf.loading.bench.numbers import CONCURRENCY_BY, UNSAID
 from nhalf.loading.case_columns import DEGREES, NAMES, NUMBERS
 from nhalf.loading.case_defaults import check
-from nhalf.loading.case_table import Table, read_table
+from nhalf.loading.case_table import Table, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from nhalf.evidence.readers.source import Source
 
 __all__ = ["read"]
 
@@ -37,14 +40,24 @@ def read(names: Sequence[str]) -> Table:
     InputError
         A file cannot be read, or is none of the formats.
     """
-    if len(names) == 1 and not _split(names[0])[1] and _is_table(Path(names[0])):
-        return read_table(Path(names[0]))
     rows: list[Mapping[str, str]] = []
     lines: list[int] = []
     files: list[str] = []
     for name in names:
         path, said = _split(name)
-        found, at = _rows(path)
+        source = sources(path)[0][0]
+        text = "".join(line.text for line in source.lines()).replace("\r\n", "\n")
+        if _is_table(path, text):
+            table = table_of(text, path)
+            if len(names) == 1 and not said:
+                return table
+            found, at = [dict(zip(table.header, row, strict=True)) for row in table.rows], table.lines
+        else:
+            found = _rows(source, path)
+            at = range(1, len(found) + 1)
+        for row in found:
+            if (why := row.pop(UNSAID, "")) and not set(DEGREES) & set(said):
+                row["quality_flag"] = why
         if {"concurrency", "batch"} & set(said):
             said[CONCURRENCY_BY] = ""
         rows += [{**row, **said, "file": path.name} for row in found]
@@ -80,35 +93,32 @@ def _split(name: str) -> tuple[Path, dict[str, str]]:
     return Path(path), said
 
 
-def _is_table(path: Path) -> bool:
-    """Tell whether a file is a case table: a CSV file whose header names a model or a time per token."""
-    if path.suffix.lower() != ".csv":
+def _is_table(path: Path, text: str) -> bool:
+    """Tell whether a text is a case table: CSV whose header names a model or a time per token."""
+    if path.suffix.lower() != ".csv" and str(path) != STDIN:
         return False
-    header = next(csv.reader(io.StringIO(read_text(path).partition("\n")[0])), [])
-    return bool({"tpot_s", "model"} & {name.strip() for name in header})
+    header = [name.strip(' "') for name in text.partition("\n")[0].split(",")]
+    return bool({"tpot_s", "model"} & set(header))
 
 
-def _rows(path: Path) -> tuple[list[dict[str, str]], Sequence[int]]:
-    """Return the runs in one file, and the line of each; results of benchmarks are counted.
+def _rows(source: Source, path: Path) -> list[dict[str, str]]:
+    """Return the runs in one file of a benchmark.
 
     Raises
     ------
     InputError
         It is none of the formats.
     """
-    if _is_table(path):
-        table = read_table(path)
-        return [dict(zip(table.header, row, strict=True)) for row in table.rows], table.lines
-    text = read_text(path)
-    for reader in (serving.rows, perf.rows, block.rows):
-        try:
-            found = reader(text)
-        except InputError as error:
-            raise InputError(error.what, where=str(path), allowed=error.allowed, do=error.do) from error
-        if found:
-            return found, range(1, len(found) + 1)
+    for text in texts(source):
+        for reader in (serving.rows, perf.rows, block.rows, llama.rows):
+            try:
+                found = reader(text)
+            except InputError as error:
+                raise InputError(error.what, where=str(path), allowed=error.allowed, do=error.do) from error
+            if found:
+                return found
     raise InputError(
         "there is no result of a serving benchmark in it",
         where=str(path),
-        allowed="output of vllm bench serve, sglang.bench_serving, genai-perf, aiperf, or a CSV case table",
+        allowed="output of vllm bench serve, sglang.bench_serving, genai-perf, aiperf or llama-bench, or a case table",
     )

@@ -6,10 +6,11 @@ import re
 from itertools import pairwise
 
 from nhalf.engines import of_backend
-from nhalf.loading.bench.numbers import cell, in_flight, per_request
+from nhalf.evidence.readers.numerals import real
+from nhalf.loading.bench.numbers import cell, drafted, in_flight, per_request, per_token
 
 _START = "Serving Benchmark Result"
-_LINE = re.compile(r"[#\s]*(?P<name>[A-Za-z0-9 ()/.]+?):\s+(?P<value>[-+0-9.einfa]+|[a-z-]+)\s*")
+_LINE = re.compile(r"[#>\s]*(?P<name>[A-Za-z0-9 ()/.%]+?):\s+(?P<value>[-+0-9.,einfa]+|[a-z-]+)\s*")
 _CONCURRENCY = re.compile(r"[Mm]ax(?:imum)? request concurrency:\s*([0-9]+)")
 
 
@@ -30,21 +31,25 @@ def _row(told: dict[str, str], concurrency: str) -> dict[str, str]:
     """Return the run of a block."""
 
     def number(name: str) -> float | None:
-        try:
-            return float(told[name])
-        except (KeyError, ValueError):
-            return None
+        return real(told.get(name, ""))
 
-    requests = number("successful requests")
+    def time(name: str, ways: tuple[str, ...] = ("median", "mean")) -> float | None:
+        return next(filter(None, (number(f"{way} {name} (ms)") for way in ways)), None)
+
+    requests, means = number("successful requests"), ("mean",)
     row = {
         "engine": of_backend(told.get("backend", "")),
         "isl": per_request(number("total input tokens"), requests),
         "osl": per_request(number("total generated tokens"), requests),
-        "tpot_s": cell(number("median tpot (ms)") or number("mean tpot (ms)"), 1e-3),
-        "ttft_s": cell(number("median ttft (ms)") or number("mean ttft (ms)"), 1e-3),
+        "ttft_s": cell(time("ttft"), 1e-3),
     }
-    accepted = number("accept length")
-    if accepted is not None and accepted > 1:
-        row["accepted_tokens"] = row["tokens_per_step"] = cell(accepted)
+    draft = drafted(number("acceptance length") or number("accept length"), number("drafts"), number("draft tokens"))
+    # The mean step is the mean time of a token times the mean of those kept; a chunk of a draft is no token.
+    ways = means if draft else ("median", "mean")
+    whole = time("e2el", means) or time("e2e latency", means)
+    tpot = time("tpot", ways) or per_token(
+        whole, time("ttft", means), row["osl"], None if draft else time("itl", means)
+    )
+    row |= {"tpot_s": cell(tpot, 1e-3), **draft}
     row["concurrency"] = concurrency or cell(number("concurrency"))
     return row if row["concurrency"] else {**row, **in_flight(row, number("request throughput (req/s)"))}

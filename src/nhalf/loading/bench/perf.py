@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from nhalf.errors import InputError
-from nhalf.loading.bench.numbers import cell, in_flight, parsed
+from nhalf.loading.bench.numbers import cell, documents, in_flight
 
 _SCALES = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "us": 1e-6, "ns": 1e-9}
 _NAMES = {
@@ -20,6 +20,9 @@ _NAMES = {
 }
 _LABEL = re.compile(r"(?P<name>[A-Za-z ]+?)\s*(?:\((?P<unit>[^)]*)\))?")
 
+_LONGEST = 1000
+"""Characters of a line that are looked at: a line of an export is shorter."""
+
 
 def rows(text: str) -> list[dict[str, str]]:
     """Return the run in a text; none where it is of another format.
@@ -29,7 +32,7 @@ def rows(text: str) -> list[dict[str, str]]:
     InputError
         A time has no unit, or one that is not known.
     """
-    metrics, config = _of_json(text) if text.lstrip().startswith("{") else (_of_csv(text), {})
+    metrics, config = _of_json(text) if f'"{_NAMES["tpot_s"]}"' in text else (_of_csv(text), {})
     if "tpot_s" not in metrics:
         return []
     rate = metrics.pop("rate", None)
@@ -42,9 +45,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def _of_json(text: str) -> tuple[dict[str, float], dict[str, Any]]:
     """Return the metrics of an export in SI units, and the configuration of the run."""
-    export = parsed(text)
-    if not isinstance(export, dict):
-        return {}, {}
+    export = next((each for each in documents(text) if _NAMES["tpot_s"] in each), {})
     found = {}
     for column, name in _NAMES.items():
         metric = export.get(name)
@@ -61,7 +62,7 @@ def _of_csv(text: str) -> dict[str, float]:
     """Return the metrics of an export in SI units: `Metric,avg,...` tables, one below the other."""
     found: dict[str, float] = {}
     header: list[str] = []
-    for cells in csv.reader(io.StringIO(text)):
+    for cells in csv.reader(line[:_LONGEST] for line in io.StringIO(text)):
         if cells and cells[0].strip() == "Metric":
             header = [name.strip().lower() for name in cells]
             continue

@@ -1,6 +1,6 @@
-"""The test bed: hosts of one machine, each in a network namespace, joined by a relay that imposes delay and rate.
+"""The bed: hosts of one machine, each in a network namespace, joined by a relay that imposes delay and rate.
 
-Latency and bandwidth are imposed, so what `nhalf measure` says can be wrong. It needs Linux and the right to make
+Latency and bandwidth are imposed, so what is measured can be compared with it. It needs Linux and the right to make
 namespaces and TUN devices; nothing leaves the namespaces, and they are gone when this process is.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from tests.testbed.relay import MTU
+from nhalf.evidence.probe.relay import MTU
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,9 @@ def missing() -> str:
     absent = [name for name in ("ip", "unshare", "nsenter") if shutil.which(name) is None]
     if absent:
         return f"not installed: {', '.join(absent)}"
-    tried = subprocess.run(["unshare", "--net", "--uts", "true"], capture_output=True, timeout=_LIMIT_S, check=False)
+    tried = subprocess.run(  # noqa: S603
+        [str(shutil.which("unshare")), "--net", "--uts", "true"], capture_output=True, timeout=_LIMIT_S, check=False
+    )
     return "" if tried.returncode == 0 else "this machine allows no network namespaces"
 
 
@@ -119,7 +121,7 @@ class Bed:
 
 
 def _started(command: Sequence[str], word: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
     if process.stdout is None or process.stdout.readline() != f"{word}\n":
         process.kill()
         raise RuntimeError(f"{command[0]} did not start")
@@ -136,6 +138,6 @@ def _network(pid: int) -> str:
 
 def _run(*words: str) -> None:
     with contextlib.suppress(subprocess.CalledProcessError):
-        subprocess.run(words, check=True, capture_output=True, timeout=_LIMIT_S)
+        subprocess.run(words, check=True, capture_output=True, timeout=_LIMIT_S)  # noqa: S603
         return
     raise RuntimeError(" ".join(words))

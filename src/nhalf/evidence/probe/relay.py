@@ -1,4 +1,4 @@
-"""The relay of the test bed: carries packets between hosts at a set rate, with a set delay. It runs as a process.
+"""The relay of a bed: carries packets between hosts at a set rate, with a set delay. It runs as a process.
 
 A packet leaves its host when the ones before it are through at that host's rate, enters the other host no faster than
 that host's rate allows, and arrives after the delay. It imports nothing of nhalf, so that what it imposes and what

@@ -1,0 +1,136 @@
+"""Commands as Python functions: answers that print in a line, agree with the command line, and keep what they were."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.command import invoke
+
+import nhalf
+from nhalf.answers import asking, commands, decoded
+from nhalf.answers.answer import html
+from nhalf.breakdown import Term, walk
+from nhalf.errors import InputError
+from nhalf.report.view import Bars, Brief
+
+ON = {"on": "h100-sxm", "weights": "fp8"}
+FLAGS = ("--on", "h100-sxm", "--weights", "fp8")
+MODEL = "llama-3.1-70b"
+
+
+def test_the_public_names_are_listed() -> None:
+    assert {"decode", "compare", "plan", "buy", "fit", "read", "simulate", "trace", "load", "Link"} <= set(dir(nhalf))
+    assert all(hasattr(nhalf, name) for name in dir(nhalf))
+
+
+def test_a_room_named_after_a_command_is_the_command_too() -> None:
+    for room, module in (("trace", "study"), ("simulate", "engine")):
+        loaded = import_module(f"nhalf.{room}.{module}")
+        assert getattr(getattr(nhalf, room), module) is loaded
+        assert callable(getattr(nhalf, room))
+
+
+def test_every_example_runs() -> None:
+    for module in (asking, commands, decoded):
+        found = doctest.testmod(module)
+        assert found.attempted
+        assert not found.failed
+
+
+def test_a_decoded_step_is_the_term_that_it_was() -> None:
+    scenario = nhalf.load(MODEL, tp=8, **ON)
+    step = nhalf.decode(scenario)
+    assert isinstance(step, Term)
+    assert type(step.step) is Term
+    assert step.value == step.step.value
+    assert [name for name, _ in walk(step)] == [name for name, _ in walk(step.step)]
+    row = invoke("decode", MODEL, *FLAGS, "--tp", "8", "--json").document["rows"][0]
+    assert (step.value, *step.band) == (row["step_s"], row["low_s"], row["high_s"])
+    assert step.to_dict()["rows"][0]["step_s"] == row["step_s"]
+    assert step.table()[0]["binding"] == row["binding"]
+    assert step.text().splitlines()[0] == invoke("decode", MODEL, *FLAGS, "--tp", "8").out.splitlines()[0]
+    assert step.levers
+    assert step.crossovers[0].ranks == 8
+    assert len(repr(step)) < 200
+
+
+def test_a_decoded_step_of_arrays_has_as_many_bands() -> None:
+    step = nhalf.decode(MODEL, tp=8, batch=np.array([1, 2, 4]), **ON)
+    assert np.shape(step.value) == np.shape(step.low_s) == (3,)
+    assert "3 points" in repr(step)
+    assert "3 points" in step._repr_html_()
+    alone = nhalf.decode(MODEL, tp=8, batch=4, **ON)
+    assert np.asarray(step.high_s)[2] == alone.high_s
+
+
+def test_a_plan_is_short_and_has_what_it_had() -> None:
+    found = nhalf.plan(MODEL, gpus=8, limits={"tpot": "20ms"}, **ON)
+    assert len(repr(found)) < 300
+    assert found.chosen.layout.devices == 8
+    assert "chosen" in dir(found)
+    told = invoke("plan", MODEL, *FLAGS, "--gpus", "8", "--tpot", "20ms", "--json").document
+    assert found.to_dict() == told
+    assert [row["layout"] for row in found.table()] == [row["layout"] for row in told["rows"]]
+    assert found.frame().height == len(told["rows"])
+
+
+def test_a_question_without_an_answer_says_so_and_keeps_what_was_found() -> None:
+    found = nhalf.plan(MODEL, on="h100-sxm", gpus=8, limits={"tpot": "1ms"})
+    assert "1 ms" in found.problem
+    assert found.chosen is None
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "flags"),
+    [
+        ("compare", (MODEL,), {"layouts": ["tp=4", "tp=8"], "users": 4, **ON}),
+        ("buy", (MODEL,), {"options": ["hbm=x1.5", "nvlink.bandwidth=x2"], "tp": 8, "batch": [1, 128], **ON}),
+        ("whatif", (MODEL,), {"options": ["nvlink.bandwidth=x2"], "tp": 8, **ON}),
+        ("crossover", (MODEL,), {"link": "5us,400GB/s"}),
+        ("simulate", ("all-reduce",), {"ranks": 4, "size": "64KiB", "latency": "5us", "bandwidth": "100GB/s"}),
+    ],
+)
+def test_each_command_answers(name: str, arguments: tuple[str, ...], flags: dict[str, object]) -> None:
+    found = getattr(nhalf, name)(*arguments, **flags)
+    assert found.verdict
+    assert found.table()
+    assert found.text(columns=80)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_what_is_wrong_is_said_by_the_name_of_the_keyword() -> None:
+    with pytest.raises(InputError, match="there is no 'gups'"):
+        nhalf.plan(MODEL, gups=8, on="h100-sxm")
+    with pytest.raises(InputError, match="no model"):
+        nhalf.compare("llama-9", layouts=["tp=2"], **ON)
+    with pytest.raises(AttributeError, match="has no attribute 'chosn'"):
+        _ = nhalf.plan(MODEL, gpus=8, on="h100-sxm").chosn
+
+
+def test_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    found = nhalf.crossover(MODEL, on="h100-sxm")
+    assert found.verdict
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_trace_is_an_answer() -> None:
+    found = nhalf.trace(Path(__file__).parents[1] / "golden" / "trace" / "tp2_slow1")
+    assert found.to_dict()["ranks"] == 2
+    assert found.verdict
+
+
+def test_html_is_escaped_and_holds_the_bars() -> None:
+    brief = Brief(
+        verdict=["<b>"],
+        bars=Bars(heads=["<a"], rows=[["<script>"]], names=["x", "y"], parts=[[1.0, 2.0]], remarks=["&"]),
+    )
+    made = html(brief)
+    assert "<script>" not in made
+    assert made.count("inline-block") == 2
+    assert "&lt;script&gt;" in made
+    assert "<table>" in html(Brief(verdict=["a"], table=(["<h", "n"], [["x", "1"]])))
