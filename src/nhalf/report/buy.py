@@ -143,7 +143,6 @@ def why_nothing(effects: Sequence[Effect]) -> str:
 
 
 def _flips(found: Purchase, canvas: Canvas) -> None:
-    """Write where the advice flips."""
     flips = [
         f"at batch {flip.batch}: from {flip.before or 'nothing on the list'} to {flip.after or 'nothing on the list'}"
         for flip in found.flips
@@ -227,7 +226,6 @@ def _body(found: Purchase, defaults: Sequence[Default], warnings: Sequence[str])
 
 
 def _option(effect: Effect, found: Purchase) -> dict[str, Any]:
-    """Return one option at one batch."""
     before, after = effect.before, effect.after
     same = [other for other in found.effects if other.option is effect.option]
     return {

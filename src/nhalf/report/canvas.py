@@ -47,7 +47,6 @@ class Canvas:
     _buffer: io.StringIO = field(default_factory=io.StringIO)
 
     def _console(self) -> Console:
-        """Return a console that writes to this page."""
         return Console(
             file=self._buffer,
             width=self.width,

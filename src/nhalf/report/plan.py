@@ -79,7 +79,6 @@ def _table(plan: Plan, canvas: Canvas) -> None:
 
 
 def _cells(plan: Plan, row: Choice) -> list[str]:
-    """Return the cells of a row."""
     first = "-" if row.ttft_s is None else "-".join(units.format_time(end) for end in row.ttft_s)
     cells = [f"{name(row.layout)}{_STARS[row.meets]}{'*' if row.tied else ''}", str(row.batch)]
     cells += [units.format_time(row.tpot_s), first, count(row.tokens_per_s_per_user), count(row.tokens_per_s_per_gpu)]

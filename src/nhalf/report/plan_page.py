@@ -15,7 +15,7 @@ from nhalf.report.fields import count
 from nhalf.report.figures.pareto import Spot, pareto
 from nhalf.report.figures.regime import regime
 from nhalf.report.figures.stacks import Stack, stacks
-from nhalf.report.page import Card, Code, Constant, Meter, Page, Section
+from nhalf.report.page import Card, Code, Constant, Page, Section, constants, meters
 from nhalf.report.plan import left_out, served
 from nhalf.report.plan_words import (
     GOALS,
@@ -28,7 +28,6 @@ from nhalf.report.plan_words import (
     verdict,
     why,
 )
-from nhalf.report.view import percent
 from nhalf.report.words import joined
 
 if TYPE_CHECKING:
@@ -117,7 +116,6 @@ def _reasons(plan: Plan, *, several: bool) -> str:
 
 
 def _card(plan: Plan, shown: Choice) -> Card:
-    """Return the number of one plan."""
     scenario = shown.scenario
     first = shown.ttft_s
     beside = [
@@ -132,15 +130,13 @@ def _card(plan: Plan, shown: Choice) -> Card:
     if cost is not None:
         beside.append(f"{units.format_money(cost)} per million tokens")
     beside.append(f"bound by {shown.binding}")
-    found = levers(scenario)
-    links = [lever for lever in found if lever.path.startswith("system.fabric")]
-    others = sorted((lever for lever in found if lever not in links), key=lambda lever: -lever.gain)
+
     kind = "" if plan.chosen is not None else " (nearest: misses the limits)"
     return Card(
         label=f"{scenario.system.name}: {name(shown.layout)}, batch {shown.batch}{kind}",
         number=f"{count(shown.tokens_per_s_per_gpu)} tok/s/GPU",
         beside=tuple(beside),
-        meters=[Meter(label=lever.name, share=lever.gain, text=percent(lever.gain)) for lever in (*links, *others[:1])],
+        meters=meters(levers(scenario)),
     )
 
 
@@ -167,7 +163,6 @@ def _front(plan: Plan, key: str, room: tuple[float, float]) -> Figure:
 
 
 def _spot(plan: Plan, row: Choice, *, role: str, front: bool) -> Spot:
-    """Return one point of the front."""
     tips = [("batch", f"{row.batch}"), ("per token", units.format_time(row.tpot_s)), ("binds", row.binding)]
     if role != "other" and row.ttft_s is not None:
         tips.append(("first token", f"{units.format_time(row.ttft_s[0])} to {units.format_time(row.ttft_s[1])}"))
@@ -196,7 +191,6 @@ def _map(plan: Plan, key: str) -> Figure:
 
 
 def _replica(row: Choice) -> str:
-    """Return the layout of one replica."""
     return name(replace(row.layout, replicas=1))
 
 
@@ -224,15 +218,12 @@ def _launch(asked: Asked, chosen: Choice, *, several: bool) -> Section:
 
 def _constants(scenarios: Sequence[Scenario]) -> list[Constant]:
     """Return the constants of the layouts shown; of several systems, each path with its system."""
-    found = []
-    for scenario in scenarios:
-        shares = elasticities(scenario)
-        prefix = f"{scenario.system.name}: " if len(scenarios) > 1 else ""
-        found += [
-            Constant(path=f"{prefix}{path}", datum=datum, share=shares.get(path))
-            for path, datum in scenario.origins.items()
-        ]
-    return found
+    several = len(scenarios) > 1
+    return [
+        constant
+        for each in scenarios
+        for constant in constants(each, elasticities(each), each.system.name if several else "")
+    ]
 
 
 def _notes(plans: Sequence[tuple[Plan, Asked]]) -> list[str]:

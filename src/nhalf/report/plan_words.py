@@ -290,7 +290,6 @@ def why(plan: Plan) -> list[str]:
 
 
 def _loses(plan: Plan, row: Choice, more: dict[str, float], share: float) -> str:
-    """Return what one layout loses, and to what."""
     whole = sum(more.values())
     ordered = sorted(more, key=lambda column: -more[column])
     named = [f"{units.format_time(more[column])} more for {COSTS[column]}" for column in ordered[:_NAMED]
