@@ -127,5 +127,4 @@ class Grouped(click.Command):
 
 
 def _group(flags: Sequence[str]) -> str:
-    """Return the group of an option."""
     return next((group for group, names in GROUPS.items() if any(flag in names for flag in flags)), "Rare")

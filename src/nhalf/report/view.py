@@ -164,7 +164,6 @@ def write_brief(brief: Brief, canvas: Canvas) -> None:
 
 
 def _table(brief: Brief, canvas: Canvas) -> None:
-    """Write the table or the bars."""
     if brief.bars is None and brief.table is None and not brief.title:
         return
     canvas.blank()
