@@ -40,6 +40,7 @@ ELSEWHERE = {
     "trace",
     "sweep",
     "lint",
+    "live",
     "catalog",
     "completion",
     "explain",

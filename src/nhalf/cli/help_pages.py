@@ -13,12 +13,13 @@ GROUPS: Final = {
     "Question": (
         "--phase", "--gpus", "--tpot", "--ttft", "--odds", "--goal", "--price", "--launch", "--pools", "--option",
         "--mix", "--axis", "--compare", "--fail-if", "--link", "--diff", "--straggler", "--draws", "--builtin", "--op",
-        "--ranks", "--size", "--sizes", "--backend", "--ops", "--channels",
+        "--ranks", "--size", "--sizes", "--backend", "--ops", "--channels", "--every", "--for", "--once",
     ),
     "Layout": ("--tp", "--pp", "--ep", "--attention-dp", "--cp", "--replicas", "--layout"),
     "Load": ("--batch", "--users", "--rate", "--context", "--isl", "--osl", "--weights", "--kv", "--chunk", "--model"),
     "System": ("--on", "--engine", "--library", "--mode", "--links", "--stack", "--anchor", "--set", "--nodes"),
-    "Output": ("--output", "--detail", "--explain", "--save", "--json", "--csv", "--md", "--all", "--help"),
+    "Output": ("--output", "--detail", "--explain", "--save", "--json", "--csv", "--md", "--all", "--serve", "--alerts",
+               "--learn", "--help"),
 }  # fmt: skip
 """The groups of options in the order of a help page; what is in none of them is rare and comes last."""
 EXAMPLES: Final = {
@@ -63,6 +64,10 @@ EXAMPLES: Final = {
     "calibrate": ("nhalf calibrate bench.csv -o my-stack.toml", "nhalf calibrate run.json@tp=8"),
     "simulate": ("nhalf simulate all-reduce --ranks 8 --size 16KiB --on h100-sxm", "nhalf simulate decode --help"),
     "trace": ("nhalf trace profiles/", "nhalf trace --diff before/ after/"),
+    "live": (
+        "nhalf live http://localhost:8000/metrics --on h100-sxm --tp 8 --once",
+        "nhalf live http://localhost:8000/metrics --on h100-sxm --tp 8 --serve 127.0.0.1:9464",
+    ),
     "topo": ("nvidia-smi topo -m | nhalf topo -", "nhalf topo matrix.txt --on h100-sxm --save mine.toml"),
     "explain": ("nhalf explain crossover", "nhalf explain"),
     "catalog": ("nhalf catalog systems", "nhalf catalog model llama-3.1-70b"),
@@ -78,7 +83,7 @@ QUESTIONS: Final = (
 """What people come with, and the command that answers."""
 _ROOMS: Final = (
     ("predict", "decode  plan  buy  whatif  compare  crossover  sweep"),
-    ("measure", "measure  fit  topo  trace  lint"),
+    ("measure", "measure  fit  topo  trace  live  lint"),
     ("your data", "predict  validate  calibrate"),
     ("look up", "link  collective  simulate  catalog  explain"),
 )

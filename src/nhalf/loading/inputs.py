@@ -22,6 +22,8 @@ SCENARIO: Final = ("decode", "plan", "sweep", "buy", "whatif", "compare")
 """The commands that take every input of a scenario."""
 TABLES: Final = ("predict", "validate", "calibrate")
 """The commands about tables of runs, whose flags say what a table does not."""
+LOAD: Final = ("batch", "users", "rate", "context", "isl", "osl", "replicas")
+"""What a running server tells by itself."""
 PROMPT, OUTPUT = 1024, 512
 """The lengths of a request where a plan is asked for and none are given [tokens]: a chat."""
 
@@ -294,4 +296,6 @@ def of_cell(cell: Cell) -> tuple[str, ...]:
 
 def of_command(command: str) -> Iterator[Input]:
     """Yield the inputs that a command has a flag for."""
+    if command == "live":
+        return (row for row in of_command("compare") if row.name not in LOAD)
     return (row for row in INPUTS if command in row.commands)
