@@ -41,6 +41,7 @@ ELSEWHERE = {
     "sweep",
     "lint",
     "live",
+    "tune",
     "catalog",
     "completion",
     "explain",

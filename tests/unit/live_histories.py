@@ -143,7 +143,9 @@ class Engine:
 
     def _time(self, given: Conditions, decoding: int, prompt: float) -> float:
         self._slow = 0.9995 * self._slow + self._random.gauss(0.0, 1e-4)
-        took = 9.4e-3 + given.per_request_s * decoding + 1.9e-8 * self.context_sum + 0.4e-3 * float((decoding / 64) ** 1.5)
+        took = (
+            9.4e-3 + given.per_request_s * decoding + 1.9e-8 * self.context_sum + 0.4e-3 * float((decoding / 64) ** 1.5)
+        )
         return (took + given.added_s + 1.8e-5 * prompt) * (1 + self._slow) * (1 + self._random.gauss(0.0, 0.02))
 
     def _tokens(self, given: Conditions, decoding: int) -> float:

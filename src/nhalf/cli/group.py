@@ -29,6 +29,7 @@ COMMANDS = {
     "simulate": "A collective message by message: who waits for whom, and how it differs from the law.",
     "trace": "What communication costs in profiler traces, who waits for whom, and what would help.",
     "live": "What a running server pays for each token against its prediction, and since when and why.",
+    "tune": "Which algorithm and protocol NCCL should take for a model's messages, and the files that say so.",
     "topo": "Reads `nvidia-smi topo -m` into a fabric, and names the weakest edge of the ring.",
     "explain": "What a word on the screens means: nhalf explain crossover.",
     "catalog": "The systems, models, links and engines that nhalf knows, every value with its source.",

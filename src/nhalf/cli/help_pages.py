@@ -14,6 +14,7 @@ GROUPS: Final = {
         "--phase", "--gpus", "--tpot", "--ttft", "--odds", "--goal", "--price", "--launch", "--pools", "--option",
         "--mix", "--axis", "--compare", "--fail-if", "--link", "--diff", "--straggler", "--draws", "--builtin", "--op",
         "--ranks", "--size", "--sizes", "--backend", "--ops", "--channels", "--every", "--for", "--once",
+        "--logs", "--check",
     ),
     "Layout": ("--tp", "--pp", "--ep", "--attention-dp", "--cp", "--replicas", "--layout"),
     "Load": ("--batch", "--users", "--rate", "--context", "--isl", "--osl", "--weights", "--kv", "--chunk", "--model"),
@@ -68,6 +69,10 @@ EXAMPLES: Final = {
         "nhalf live http://localhost:8000/metrics --on h100-sxm --tp 8 --once",
         "nhalf live http://localhost:8000/metrics --on h100-sxm --tp 8 --serve 127.0.0.1:9464",
     ),
+    "tune": (
+        "nhalf tune llama-3.1-70b --on h100-sxm --tp 16 --logs sweep.csv -o tuned",
+        "nhalf tune --check tuned --logs default=a.log --logs tuned=b.log",
+    ),
     "topo": ("nvidia-smi topo -m | nhalf topo -", "nhalf topo matrix.txt --on h100-sxm --save mine.toml"),
     "explain": ("nhalf explain crossover", "nhalf explain"),
     "catalog": ("nhalf catalog systems", "nhalf catalog model llama-3.1-70b"),
@@ -83,7 +88,7 @@ QUESTIONS: Final = (
 """What people come with, and the command that answers."""
 _ROOMS: Final = (
     ("predict", "decode  plan  buy  whatif  compare  crossover  sweep"),
-    ("measure", "measure  fit  topo  trace  live  lint"),
+    ("measure", "measure  fit  topo  trace  live  tune  lint"),
     ("your data", "predict  validate  calibrate"),
     ("look up", "link  collective  simulate  catalog  explain"),
 )

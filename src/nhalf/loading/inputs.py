@@ -136,6 +136,7 @@ INPUTS: Final[tuple[Input, ...]] = (
         name="batch", read=read.counts, metavar="LIST", help="Sequences that decode together.", default="1",
         part="request", field="batches", path="workload.batch", column="batch", cell="number", axis=True,
         said=(
+            ("tune", "Sequences that decode together.  [default: 1,2,4 to 256]"),
             ("plan", "Batches of a replica to look at.  [default: all that fit]"),
             *((each, "Sequences that decode together.  [default: 1,16,128]") for each in ("buy", "whatif")),
         ),
@@ -296,6 +297,7 @@ def of_cell(cell: Cell) -> tuple[str, ...]:
 
 def of_command(command: str) -> Iterator[Input]:
     """Yield the inputs that a command has a flag for."""
-    if command == "live":
-        return (row for row in of_command("compare") if row.name not in LOAD)
+    if command in ("live", "tune"):
+        known = "batch" if command == "tune" else ""
+        return (row for row in of_command("compare") if row.name not in LOAD or row.name == known)
     return (row for row in INPUTS if command in row.commands)
