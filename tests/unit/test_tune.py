@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Array
 
 PROBES = 10_000
-SIZES = 2.0 ** np.arange(10, 24)
+SIZES: Array = np.exp2(np.arange(10.0, 24.0))
 
 
 def choice(op: str, start: int, end: int, path: Way | None, ranks: int = 16, nodes: int = 2) -> Choice:
@@ -92,7 +92,7 @@ class Plugin:
     def __init__(self, library: ctypes.CDLL, version: int) -> None:
         names = ("begin", "info", "finish", "chunk")
         fields = list(zip(names, TYPES[version], strict=False))
-        layout = type("Layout", (ctypes.Structure,), {"_fields_": [("name", ctypes.c_char_p), *fields]})
+        layout: Any = type("Layout", (ctypes.Structure,), {"_fields_": [("name", ctypes.c_char_p), *fields]})
         self.version = version
         self.table: Any = layout.in_dll(library, f"ncclTunerPlugin_v{version}")
         self.contexts: dict[tuple[int, int], ctypes.c_void_p] = {}

@@ -97,6 +97,8 @@ def default_of(sweep: Sweep, scenario: Scenario, span: Span) -> Curve | None:
     """Return the times of the library's own choice: measured, or those of the paths that its plan picks."""
     if sweep.default is not None:
         return sweep.default
+    if not sweep.curves:
+        return None
     sizes = np.unique(np.concatenate([each.size_bytes for each in sweep.curves.values()]))
     rows = _planned(sweep.key.op, sizes, span, scenario)
     if not rows:
@@ -115,6 +117,8 @@ def choices(sweep: Sweep, default: Curve, found: Sequence[Message], *, whole: bo
     With `whole` all measured sizes are looked at, whether or not the model sends them.
     """
     ours = [each for each in found if each.key == sweep.key]
+    if not sweep.curves:
+        return []
     measured = np.concatenate([each.size_bytes for each in sweep.curves.values()])
     low, high = float(measured.min()), float(measured.max())
     if not whole and ours:

@@ -97,7 +97,9 @@ def _choices(
     kept, warnings = [], []
     for sweep in found:
         span = next((each.span for each in ours if each.key == sweep.key), None)
-        default = None if not sweep.curves else sweep.default or (span and default_of(sweep, scenario, span))
+        default = sweep.default
+        if default is None and span is not None:
+            default = default_of(sweep, scenario, span)
         if default is None:
             why = "a default run, default=LOG, is what choices are compared with"
             warnings.append(f"{sweep.key.op} on {sweep.key.ranks} ranks is left out: {why}.")
