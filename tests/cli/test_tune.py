@@ -77,6 +77,25 @@ def test_inside_a_node_it_is_said_what_the_engine_runs_first() -> None:
     assert "Inside a node vllm runs its own all-reduce up to 64 MiB" in text
 
 
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [(10.0, "Leave that on"), (0.1, "Turn it off"), (1.0, "SGLANG_CUSTOM_ALL_REDUCE_V2_MAX_SIZE_KB=")],
+)
+def test_the_cut_off_of_an_engine_is_where_nccl_begins_to_win(tmp_path: Path, factor: float, said: str) -> None:
+    head = "collective,size_bytes,algorithm,protocol,nodes,ranks,latency_us"
+    # A path that is slow at first and nearly flat, against a kernel that pays for its bytes.
+    rows = [
+        f"allreduce,{size},{name},1,8,{factor * (10 + size / 4e5)}"
+        for size in SIZES
+        for name in ("nvls,simple", "default,")
+    ]
+    file = tmp_path / "node.csv"
+    file.write_text("\n".join([head, *rows, ""]))
+    arguments = ("llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--engine", "sglang", "--batch", "1,4,16,64")
+    notes = invoke("tune", *arguments, "--logs", str(file), "--json").document["notes"]
+    assert any(said in note for note in notes), notes
+
+
 def test_without_a_default_run_the_plan_stands_in(tmp_path: Path) -> None:
     found = invoke("tune", *LLAMA, "--logs", sweep(tmp_path, default=False), "--json").document
     assert any("no default run" in note for note in found["notes"])

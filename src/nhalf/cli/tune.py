@@ -72,8 +72,11 @@ def _written(found: tuning.Found, folder: Path) -> dict[str, str]:
 
 def _notes(found: tuning.Found) -> list[str]:
     """Return what the choices can act on, and how sure a choice must be."""
-    notes = [report.acts_on(*each) for each in found.own_kernels()]
-    return [*notes, *(report.noise(each, share) for each, share in found.margins())]
+    own = found.own_kernels()
+    return [
+        *(report.acts_on(own) if own is not None else ()),
+        *(report.noise(each, share) for each, share in found.margins()),
+    ]
 
 
 def _show(answer: Tuned, folder: str | None) -> None:

@@ -72,12 +72,6 @@ class Expected:
         ranks = self.scenario.layout.attention_dp
         return self._point(ranks * running, _ASSUMED_CONTEXT if math.isnan(context) else context).step_s
 
-    def prompt_s(self, length: float) -> float:
-        """Return what one prompt of a length [tokens] adds to the step that takes it [s]."""
-        load = {"workload.prompt_tokens": length, "workload.output_tokens": 1.0, "workload.batch": 1.0,
-                "workload.context_tokens": length}  # fmt: skip
-        return float(points(self.scenario, load).at(0).columns["prefill"])
-
     def _point(self, running: float, context: float) -> Point:
         load = {"workload.batch": max(running, 1.0), "workload.context_tokens": max(context, 1.0)}
         return points(self._decodes, load).at(0)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nhalf.tune.check import Won
     from nhalf.tune.choices import Choice, Message
     from nhalf.tune.sweeps import Sweep
+    from nhalf.tune.tuning import CutOff
 
 _ROWS: Final = 8
 _BATCHES: Final = 3
@@ -141,11 +142,23 @@ def brief_of_check(found: Sequence[Won], tokens: Sequence[dict[str, Any]]) -> Br
     )
 
 
-def acts_on(title: str, cap: int | None, off: str, setting: str) -> str:
+def acts_on(found: CutOff) -> list[str]:
     """Return what a tuner can act on inside a node, where an engine runs its own kernels first."""
-    until = f"up to {cap // 2**20} MiB" if cap else "at decode sizes"
-    size = f" ({setting} caps them)" if setting else ""
-    return f"Inside a node {title} runs its own all-reduce {until}{size}: this acts only with {off}."
+    until = f"up to {found.cap // 2**20} MiB" if found.cap else "at decode sizes"
+    text = (
+        f"Inside a node {found.name} runs its own all-reduce {until}; NCCL's choices act only with {found.engine.off}."
+    )
+    if not found.kept and not found.beaten:
+        return [text]
+    if not found.beaten:
+        return [text, f"Leave that on: it is at least as fast as the best NCCL path at all {len(found.kept)} sizes."]
+    if not found.kept:
+        return [text, "Turn it off: the best NCCL path is faster at every size that the model sends."]
+    if found.engine.size_setting and max(found.kept) < min(found.beaten):
+        setting = f"{found.engine.size_setting}={max(found.kept) / 1024:.0f}"
+        return [text, f"Set {setting}: above {max(found.kept):,.0f} bytes the best NCCL path is faster."]
+    sizes = ", ".join(f"{size:,.0f}" for size in found.beaten[:_BATCHES])
+    return [text, f"The best NCCL path is faster at {sizes} bytes only, and no setting parts sizes: measure before."]
 
 
 def noise(sweep: Sweep, share: float) -> str:

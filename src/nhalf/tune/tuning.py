@@ -6,9 +6,13 @@ import datetime as dt
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from nhalf.collective import Op
 from nhalf.engines.own_kernels import OWN
 from nhalf.errors import InputError
 from nhalf.loading.request import scenarios
+from nhalf.predict.communication import collective
 from nhalf.tune import writing
 from nhalf.tune.bins import margin
 from nhalf.tune.choices import by_law, choices, default_of, messages
@@ -17,6 +21,7 @@ from nhalf.tune.sweeps import sweeps
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nhalf.engines.own_kernels import OwnKernels
     from nhalf.loading import Default
     from nhalf.loading.request import Request
     from nhalf.scenario import Scenario
@@ -29,6 +34,20 @@ RECORD: Final = "choices.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutOff:
+    """An engine's own kernels up to `cap` [bytes] (None: not known), and the sizes at which NCCL's best beats them.
+
+    `kept` are sizes where it does not; both are empty where nothing was measured inside a node.
+    """
+
+    engine: OwnKernels
+    name: str
+    cap: int | None
+    kept: Sequence[float]
+    beaten: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """The choices for a model, and what they rest on."""
 
@@ -38,6 +57,8 @@ class Found:
     choices: Sequence[Choice]
     defaults: Sequence[Default]
     warnings: Sequence[str]
+    own: Scenario | None = None
+    """The same on the engine's own library."""
 
     @property
     def refused(self) -> str:
@@ -45,14 +66,25 @@ class Found:
         why = writing.unsafe(self.choices, [each.key for each in self.sweeps])
         return f"{writing.CONFIGURATION} is not written: {why}." if why and writing.made(self.choices) else ""
 
-    def own_kernels(self) -> list[tuple[str, int | None, str, str]]:
-        """Return what runs before NCCL inside a node: the engine, up to which size, what turns it off, its setting."""
-        engine, device = self.scenario.stack.engine, self.scenario.system.device
-        found = OWN.get(engine)
-        ranks = [key.ranks for key in dict.fromkeys(each.key for each in self.messages) if key.nodes == 1]
-        if found is None or not ranks:
-            return []
-        return [(engine, found.cap(device.architecture, ranks[0]), found.off, found.size_setting)]
+    def own_kernels(self) -> CutOff | None:
+        """Return what an engine runs before NCCL inside a node, and from which size the measured paths beat it."""
+        found = OWN.get(self.scenario.stack.engine)
+        inside = [each for each in self.messages if each.key.nodes == 1]
+        if found is None or not inside:
+            return None
+        cap = found.cap(self.scenario.system.device.architecture, inside[0].key.ranks)
+        kept: list[float] = []
+        beaten: list[float] = []
+        for sweep in self.sweeps:
+            sizes = sorted({each.size_bytes for each in inside if each.key == sweep.key})
+            if sweep.kind != "measured" or self.own is None or not sizes:
+                continue
+            at = np.array(sizes)
+            ours = np.nanmin(np.stack([each.at(at) for each in sweep.curves.values()]), axis=0)
+            for size, time in zip(sizes, ours.tolist(), strict=True):
+                own = _own_s(self.own, sweep.key, size)
+                (beaten if time * (1.0 + margin(sweep)) < own else kept).append(size)
+        return CutOff(engine=found, name=self.scenario.stack.engine, cap=cap, kept=kept, beaten=beaten)
 
     def margins(self) -> list[tuple[Sweep, float]]:
         """Return what a path must win of each sweep that was measured [1]."""
@@ -86,7 +118,14 @@ def tuned(request: Request, logs: Sequence[str]) -> Found:
         raise InputError(
             f"the logs are of {seen}", where="--logs", allowed=want, do="choose the layout that was measured"
         )
-    return Found(scenario=scenario, messages=ours, sweeps=kept, choices=made, defaults=loaded.defaults, warnings=told)
+    own = scenarios(asked).scenarios[0] if request.library is None else None
+    return Found(scenario=scenario, messages=ours, sweeps=kept, choices=made, defaults=loaded.defaults, warnings=told,
+                 own=own)  # fmt: skip
+
+
+def _own_s(scenario: Scenario, key: Key, size_bytes: float) -> float:
+    """Return the time [s] of an engine's own collective, as the catalogue knows it."""
+    return float(collective(scenario, Op.parse(key.op), scenario.layout.tensor_group, size_bytes).value)
 
 
 def _choices(
