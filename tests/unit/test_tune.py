@@ -275,7 +275,8 @@ def test_regret_on_sizes_left_out_is_small_and_half_of_that_of_midpoints() -> No
             worst = max(worst, took / own - 1.0) if between else worst
     assert np.mean(ours) <= 0.02
     assert np.mean(ours) <= np.mean(theirs) / 2
-    assert worst <= 0.10  # where the default switches between two sizes that were measured, nobody knows
+    assert np.max(ours) <= 0.05
+    assert worst <= 0.05
 
 
 def test_bins_are_few_and_cover_what_was_asked_for() -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from nhalf.tune.paths import Path
     from nhalf.tune.sweeps import Curve, Sweep
 
+_STRANGE: Final = 3.0
+"""So many times the margin from every path, a time of the library's choice is that of none of them."""
 LARGEST: Final = 2**64 - 1
 
 
@@ -84,13 +86,36 @@ def _good(sweep: Sweep, default: Curve, edges: Array) -> tuple[list[Path | None]
     curves = [default, *sweep.curves.values()]
     known = np.stack([each.at(edges) for each in curves])
     times = np.where(np.isnan(known), np.inf, known)
+    measured = np.isfinite(times[0])
+    times[0] = np.where(_sure(default, sweep, edges), times[0], np.inf)
     best = np.min(times, axis=0)
     with np.errstate(invalid="ignore"):
         enough = times <= best * (1.0 + margin(sweep))
         lost = np.where(np.isfinite(best), times / best - 1.0, 0.0)
-    enough[0] |= ~np.isfinite(times[0]) | ~np.isfinite(best)  # where the default is not known, nothing is won for sure
-    enough[1:] &= np.isfinite(times[0])
+    enough[0] |= ~measured | ~np.isfinite(best)  # where the default is not known, nothing is won for sure
+    enough[1:] &= measured
     return paths, enough[:, :-1] & enough[:, 1:], np.maximum(lost[:, :-1], lost[:, 1:])
+
+
+def _sure(default: Curve, sweep: Sweep, edges: Array) -> Array:
+    """Return where the library's choice is good enough whichever it is: between two sizes it may switch anywhere.
+
+    What it runs at a measured size is the path whose time is nearest to its own; between two of them it is either.
+    """
+    at, curves = default.size_bytes, list(sweep.curves.values())
+    known = np.stack([each.at(at) for each in curves])
+    off = np.abs(np.log(np.where(np.isnan(known), np.inf, known) / default.time_s))
+    runs = np.argmin(off, axis=0)
+    times = np.stack([each.at(edges) for each in curves])
+    good = times <= np.nanmin(times, axis=0, initial=np.inf) * (1.0 + margin(sweep))
+    good |= ~np.isfinite(times)
+    left = np.clip(np.searchsorted(at, edges, side="right") - 1, 0, len(at) - 1)
+    right = np.clip(np.searchsorted(at, edges, side="left"), 0, len(at) - 1)
+    place = np.arange(len(edges))
+    found: Array = good[runs[left], place] & good[runs[right], place]
+    # Where its time is that of no path that was measured, its own times are all that is known.
+    strange = np.min(off, axis=0) > _STRANGE * margin(sweep)
+    return found | strange[left] | strange[right]
 
 
 def _longest(good: Array, cost: Array, place: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from nhalf.predict.layer import tokens
 from nhalf.quantiles import Z80
 from nhalf.tune.bins import bins
 from nhalf.tune.paths import OPERATIONS, Path
-from nhalf.tune.sweeps import Curve, Key, Sweep
+from nhalf.tune.sweeps import NOISE, Curve, Key, Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ def by_law(scenario: Scenario, found: Sequence[Message]) -> list[Sweep]:
         sizes = np.unique(np.round(np.geomspace(low, max(high, low + 1), count)))
         curves = {path: Curve(size_bytes=sizes, time_s=time)
                   for path, time in _planned(key.op, sizes, ours[0].span, scenario)}  # fmt: skip
-        made.append(Sweep(key=key, curves=curves, default=None, noise=0.0, repeats=1.0, kind="law"))
+        made.append(Sweep(key=key, curves=curves, default=None, noise=NOISE, repeats=1.0, kind="law"))
     return made
 
 
