@@ -218,9 +218,7 @@ def _advice(findings: Sequence[Finding]) -> str:
     if not acting:
         calm = all(each.code in _CALM for each in findings)
         return (
-            "Nothing to do: no excess shows that a network could explain."
-            if calm
-            else "No link is to blame as far as this shows."
+            "Nothing to do: no excess stands out of the error." if calm else "No link is to blame as far as this shows."
         )
     return _TO_DO.get(acting[0].code, "Look at what changed at that time.")
 
