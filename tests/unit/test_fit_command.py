@@ -300,7 +300,7 @@ def test_two_logs_that_are_named_are_compared_with_the_first(log: str, tmp_path:
     assert "FILE..." not in run(before, log, "--compare").output
 
 
-def test_a_floor_ten_times_above_any_plausible_one_waits(tmp_path: Path) -> None:
+def test_a_floor_ten_times_above_any_plausible_one_waits() -> None:
     (slow,) = fit(columns(600.0) | {"mode": ["host"] * len(SIZES)}, system=store.system("h100-sxm")[0]).curves
     (text,) = [note.text for note in slow.notes if note.code == "not-the-link"]
     assert "over 90 % of this is waiting for another rank (skew, host, scheduling), no link change helps" in text
@@ -308,8 +308,6 @@ def test_a_floor_ten_times_above_any_plausible_one_waits(tmp_path: Path) -> None
     (text,) = [note.text for note in less.notes if note.code == "not-the-link"]
     assert "waiting" not in text
     assert slow.misconfigured  # nothing is written from it, so that no link swallows the waiting
-    with pytest.raises(WeakEvidenceError):
-        write_links(fit(columns(600.0), system=store.system("h100-sxm")[0]), date="2026-12-01")
 
 
 # ------------------------------------------------------------------------------------------------- links

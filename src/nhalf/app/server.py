@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 STATIC: Final = Path(__file__).with_name("static")
 _LOCAL: Final = ("127.0.0.1", "localhost", "[::1]", "::1")
-_POLICY: Final = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'"
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'"
+)
 _COOKIE: Final = "nhalf"
 _LONGEST_QUERY: Final = 8000
 _LARGEST_FILE: Final = 32_000_000

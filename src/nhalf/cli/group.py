@@ -30,6 +30,8 @@ COMMANDS = {
     "calibrate": "The constants of your stack from serving benchmarks, and which of them the runs cannot tell.",
     "simulate": "A collective message by message: who waits for whom, and how it differs from the law.",
     "trace": "What communication costs in profiler traces, who waits for whom, and what would help.",
+    "live": "What a running server pays for each token against its prediction, and since when and why.",
+    "tune": "Which algorithm and protocol NCCL should take for a model's messages, and the files that say so.",
     "topo": "Reads `nvidia-smi topo -m` into a fabric, and names the weakest edge of the ring.",
     "app": "The question under the mouse: sliders, curves and the same numbers, in a browser on this machine.",
     "explain": "What a word on the screens means: nhalf explain crossover.",
