@@ -10,6 +10,8 @@ import numpy as np
 
 from nhalf import units
 from nhalf.catalog.overlay import LIKE, merged
+from nhalf.catalog.reading import convert
+from nhalf.catalog.schema import MeasuredEntry
 from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.files.reading import parse_toml, read_text
 from nhalf.files.toml import dumped
@@ -55,6 +57,7 @@ def write(path: Path, found: Mapping[str, Any], *, like: str = "") -> list[str]:
         told.append(f"like {like}, for all that was not measured")
     elif like and like != tables.get(LIKE):
         told.append(f"it stays like {tables.get(LIKE, 'the device it states')}; what was measured names {like}")
+    convert(tables.get("measured", []), tuple[MeasuredEntry, ...], where=f"{path}, measured")
     entries, joined = _joined(tables.get("measured", []), found.get("measured", []))
     result = merged(tables, {key: value for key, value in found.items() if key not in ("measured", "in_model")})
     if entries:
