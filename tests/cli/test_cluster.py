@@ -194,6 +194,14 @@ def test_other_rank_counts_and_nodes_move_with_what_was_measured(tmp_path: Path)
     assert asked == pytest.approx((at[32] - 160 * 4.4e-6) / 160, rel=0.02)
 
 
+def test_what_was_measured_on_as_many_ranks_comes_before_what_is_moved(tmp_path: Path) -> None:
+    graph = log(tmp_path / "x8.log", line(50), ranks=8, graph=20)
+    host = log(tmp_path / "x4.log", line(30), ranks=4)
+    mine = cluster(tmp_path, "mine.toml", graph, host)
+    at = [isolated(nhalf.load("llama-3.1-70b", on=mine, tp=8), ranks) for ranks in (4, 8)]
+    assert at == pytest.approx([30e-6, 50e-6], rel=0.01)
+
+
 def test_more_logs_join_the_file_and_it_is_said_how(tmp_path: Path) -> None:
     first = log(tmp_path / "a.log", line(80), day="2026-11-01")
     mine = cluster(tmp_path, "mine.toml", first)
