@@ -371,6 +371,15 @@ def test_topo_trace_and_calibrate_write_into_the_same_file(tmp_path: Path) -> No
     assert "is in the file already" in invoke("fit", str(tmp_path / "run.log"), "-o", mine).out
 
 
+def test_a_stack_file_becomes_a_cluster_when_a_log_joins_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    origin = 'source = "runs"\nkind = "fitted"\nlocator = "x"\ndate = "2026-12-01"\n'
+    file.write_text(f'[constants.layer_time]\nvalue = "50 us"\n{origin}', encoding="utf-8")
+    mine = cluster(tmp_path, "mine.toml", log(tmp_path / "run.log", line(80), graph=20))
+    assert nhalf.load("llama-3.1-70b", on=mine, tp=4).stack.layer_time_s == 50e-6
+    assert len(own(mine)) == 1
+
+
 def test_constants_of_a_stack_are_taken_unless_another_is_named(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     text = 'like = "h100-sxm"\n[band]\nlow = 0.9\nhigh = 1.2\n[constants]\nlayer_time = "50 us"\n'
