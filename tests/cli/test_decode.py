@@ -49,8 +49,8 @@ def test_the_first_screen_is_one_screen() -> None:
     lines = invoke(*JOB, columns=80).out.splitlines()
     assert len(lines) <= LINES
     assert max(map(len, lines)) < 80
-    assert lines[0].startswith("TP8 is fastest: 7.97 ms per token")
-    assert any(line.startswith("Floor: 160 all-reduces x 5.31 us = 0.85 ms") for line in lines)
+    assert lines[0].startswith("TP8 is fastest: 7.87 ms per token")
+    assert any(line.startswith("Floor: 160 all-reduces x 3.66 us = 0.59 ms") for line in lines)
     rows = [line.split() for line in lines if line.startswith("TP") and line.split()[1][:1].isdigit()]
     bars = [sum(cells[3].count(shade) for shade in "#=.") for cells in rows]  # ASCII, as no terminal is there
     assert bars[:4] == sorted(bars[:4], reverse=True)
@@ -83,7 +83,7 @@ def links_in(folder: Path, tier: str, latency: str, bandwidth: str) -> str:
 def test_the_collective_of_a_log_is_not_taken_and_that_is_said(tmp_path: Path) -> None:
     links = links_in(tmp_path, "intra-node", "1.9 us", "400 GB/s")
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", "--weights", "fp8")
-    said = "graph.txt the link is taken, not its collective: the all-reduce of vllm 0.24.0 in graph mode that was"
+    said = "graph.txt the link is taken, not its collective: the all-reduce of vllm 0.31.0 in graph mode that was"
     found = detailed(*job, "--links", links)
     assert said in " ".join(found.out.split())
     assert found.err == ""
@@ -215,7 +215,7 @@ def test_best_crossovers_elasticities_and_sources(document: dict[str, Any]) -> N
     assert found[8]["tier"] == "intra_node"
     assert found[16]["tier"] == "inter_node"
     assert found[8]["message_bytes_per_sequence"] == 16384
-    assert found[8]["batch_at_half_size"] > 3 * found[8]["batch_at_double_floor"]
+    assert found[8]["batch_at_half_size"] > found[8]["batch_at_double_floor"]
     moved = {(e["tp"], e["input"]): e["value"] for e in document["elasticities"]}
     assert moved[8, "system.device.memory_bandwidth_bytes_per_s"] < -0.35
     assert moved[16, "system.fabric.inter_node.bandwidth_bytes_per_s"] < 0

@@ -297,6 +297,17 @@ def test_two_logs_that_are_named_are_compared_with_the_first(log: str, tmp_path:
     assert crossing["low_bytes"] < truth < crossing["high_bytes"]
     assert crossing["batch"] == pytest.approx(crossing["size_bytes"] / 16384, abs=1)
     assert "there is one log" in failed(run(log, "--compare"), InputError)
+    assert "FILE..." not in run(before, log, "--compare").output
+
+
+def test_a_floor_ten_times_above_any_plausible_one_waits() -> None:
+    (slow,) = fit(columns(600.0) | {"mode": ["host"] * len(SIZES)}, system=store.system("h100-sxm")[0]).curves
+    (text,) = [note.text for note in slow.notes if note.code == "not-the-link"]
+    assert "over 90 % of this is waiting for another rank (skew, host, scheduling), no link change helps" in text
+    (less,) = fit(columns(300.0), system=store.system("h100-sxm")[0]).curves
+    (text,) = [note.text for note in less.notes if note.code == "not-the-link"]
+    assert "waiting" not in text
+    assert slow.misconfigured  # nothing is written from it, so that no link swallows the waiting
 
 
 # ------------------------------------------------------------------------------------------------- links

@@ -16,8 +16,8 @@ from nhalf.loading.degrees import FLAGS
 from nhalf.loading.purchase_options import options as read_options
 from nhalf.loading.purchase_options import standard
 from nhalf.report import buy as report
+from nhalf.report.buy import document
 from nhalf.report.buy_brief import brief
-from nhalf.report.buy_document import document
 from nhalf.report.view import View
 
 if TYPE_CHECKING:

@@ -94,6 +94,7 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     marks, doubts = marked(found, model, batch)
     comparison, every = compared(logs, other, said, found)
     tripped, unknown = judged(found, asked)
+    again = {**({} if model else _MARKED), **({"--compare": True} if other == THEMSELVES else {})}
     clusters = [file for file in files if not page_file.is_page(file)]
     written = [
         text for file in clusters for text in cluster_file.write_measured(Path(file), tables, found, library, said.like)
@@ -103,7 +104,7 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
         doctor=examined(found),
         contests=contests(every.curves, message_bytes(model)),
         links=clusters[0] if clusters else "", written=written,
-        again=next_command.command("fit", None if model else _MARKED),
+        again=next_command.command("fit", again),
         **used_for(model, said, found),
     )  # fmt: skip
     output_formats.show(

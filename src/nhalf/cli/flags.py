@@ -39,7 +39,6 @@ def inputs(command: str) -> Callable[[Command], Command]:
 
 
 def _option(row: Input, command: str) -> Callable[[Command], Command]:
-    """Return the flag of an input."""
     words = (row.on_command_line, row.name)
     if row.is_switch:
         return click.option(*words, is_flag=True, help=row.help_of(command))

@@ -147,7 +147,6 @@ def turns(scenarios: Sequence[Scenario]) -> list[Turn]:
 
 
 def _turn(scenario: Scenario, found: Crossover, version: str) -> Turn:
-    """Return a crossover with what it belongs to."""
     return Turn(
         system=scenario.system.name,
         library=scenario.stack.library.name,

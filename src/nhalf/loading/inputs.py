@@ -24,6 +24,8 @@ TABLES: Final = ("predict", "validate", "calibrate")
 """The commands about tables of runs, whose flags say what a table does not."""
 LOOP: Final = "measure"
 """The command that plays the messages of a model: of its inputs those that say what is sent."""
+LOAD: Final = ("batch", "users", "rate", "context", "isl", "osl", "replicas")
+"""What a running server tells by itself."""
 PROMPT, OUTPUT = 1024, 512
 """The lengths of a request where a plan is asked for and none are given [tokens]: a chat."""
 
@@ -143,6 +145,7 @@ INPUTS: Final[tuple[Input, ...]] = (
         part="request", field="batches", path="workload.batch", column="batch", cell="number", axis=True,
         commands=(*SCENARIO, LOOP),
         said=(
+            ("tune", "Sequences that decode together.  [default: 1,2,4 to 256]"),
             ("plan", "Batches of a replica to look at.  [default: all that fit]"),
             *((each, "Sequences that decode together.  [default: 1,16,128]") for each in ("buy", "whatif")),
         ),
@@ -309,4 +312,7 @@ def of_cell(cell: Cell) -> tuple[str, ...]:
 
 def of_command(command: str) -> Iterator[Input]:
     """Yield the inputs that a command has a flag for."""
+    if command in ("live", "tune"):
+        known = "batch" if command == "tune" else ""
+        return (row for row in of_command("compare") if row.name not in LOAD or row.name == known)
     return (row for row in INPUTS if command in row.commands)

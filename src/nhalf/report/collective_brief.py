@@ -76,7 +76,6 @@ def _trust(found: Answer, size: float) -> str:
 
 
 def _first(size: float, time_s: float, share: float) -> list[str]:
-    """Return what one size takes."""
     return [f"{_size(size)} takes {units.format_time(time_s)}: {percent(share)} of it is latency."]
 
 
@@ -147,7 +146,6 @@ def _size(size_bytes: float) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Return the first sentence of a text."""
     first, mark, _ = text.partition(". ")
     return first + "." if mark else text
 

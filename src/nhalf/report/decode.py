@@ -151,7 +151,6 @@ def _unmeasured(comparison: Comparison) -> list[str]:
 
 
 def _crossing(found: Crossover) -> list[str]:
-    """Return the cells of one crossover."""
     return [
         f"TP{found.ranks}",
         _TIERS[found.tier],

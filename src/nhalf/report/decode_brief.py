@@ -193,7 +193,6 @@ def _best(panel: Panel) -> str:
 
 
 def _range(row: Row) -> str:
-    """Return the range of the time."""
     return f"80 % range: {span(row.tpot_low_s, row.tpot_high_s)}."
 
 
@@ -230,7 +229,6 @@ def _unfit(panel: Panel) -> str:
 
 
 def _title(row: Row, *, batch: bool = True) -> str:
-    """Return what the table is of."""
     workload = row.scenario.workload
     load = f", batch {row.batch:g}" if batch and row.batch != 1 else ""
     return f"{row.model} on {row.system}, {workload.weight_dtype} weights{load}{_as_of(row)}"
@@ -273,7 +271,6 @@ def _parts(row: Row, *, of_all: Sequence[Row], share: bool = False) -> list[floa
 
 
 def _bars(rows: Sequence[Row], panel: Panel) -> Bars:
-    """Return the bars of the layouts of a panel."""
     shown = sorted(sorted(rows, key=lambda row: row.step_s)[:_MOST_ROWS], key=rows.index)
     plain = all(row.layout_name == f"TP{row.tp}" for row in shown)
     keys = ("tpot_s", "tokens_per_s_per_user")

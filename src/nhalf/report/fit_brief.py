@@ -148,8 +148,9 @@ def _cell(found: Estimate | None, unit: str) -> str:
     """Return a value with the numbers of its interval: `411 GB/s (383-416)`."""
     if found is None or found.low is None or found.high is None:
         return "-" if found is None else units.format_value(found.value, unit)
-    ends_in = units.format_value(found.high, unit).split()[-1]
-    return within(found, unit).replace(" to ", "-").replace(f" {ends_in})", ")")
+    value, low, high = (units.format_value(each, unit) for each in (found.value, found.low, found.high))
+    ends = [end.removesuffix(f" {value.split()[-1]}") for end in (low, high)]
+    return f"{value} ({'-'.join(ends)})"
 
 
 def _doubts(answer: Answer) -> list[str]:
