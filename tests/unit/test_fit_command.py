@@ -303,7 +303,7 @@ def test_two_logs_that_are_named_are_compared_with_the_first(log: str, tmp_path:
     assert "FILE..." not in run(before, log, "--compare").output
 
 
-def test_a_floor_ten_times_above_any_plausible_one_waits(tmp_path: Path) -> None:
+def test_a_floor_ten_times_above_any_plausible_one_waits() -> None:
     (slow,) = fit(columns(600.0) | {"mode": ["host"] * len(SIZES)}, system=store.system("h100-sxm")[0]).curves
     (text,) = [note.text for note in slow.notes if note.code == "not-the-link"]
     assert "over 90 % of this is waiting for another rank (skew, host, scheduling), no link change helps" in text
