@@ -10,7 +10,7 @@ import numpy as np
 from nhalf.breakdown import columns
 from nhalf.collective import Mode, Op
 from nhalf.curve.surface import sent_share
-from nhalf.decide.priced import drawn
+from nhalf.decide.choice import drawn
 from nhalf.evidence.checks import ceiling
 from nhalf.fabric import Topology
 from nhalf.laws.across_nodes import Steps, across_nodes, place

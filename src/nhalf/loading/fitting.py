@@ -200,11 +200,8 @@ def require(
     WeakEvidenceError
         A gate cannot be judged, no curve has a partner to be compared with, or none gives a latency or a bandwidth.
     """
-    if len(refused) == 1:
-        raise refused[0]
     if refused:
-        reasons = "; ".join(f"{error.where}: {error.what}" for error in refused)
-        raise InputError(f"{len(refused)} files cannot be read: {reasons}", where="FILE", do="check these files")
+        raise unread(refused)
     if unknown is not None:
         raise unknown
     if comparison is not None and not comparison.changes:
@@ -217,3 +214,11 @@ def require(
         raise WeakEvidenceError(
             f"neither a latency nor a bandwidth: {refusal}", where=where, do="run the command above"
         )
+
+
+def unread(refused: Sequence[InputError]) -> InputError:
+    """Return the error of files that could not be read beside others that were answered."""
+    if len(refused) == 1:
+        return refused[0]
+    reasons = "; ".join(f"{error.where}: {error.what}" for error in refused)
+    return InputError(f"{len(refused)} files cannot be read: {reasons}", where="FILE", do="check these files")
