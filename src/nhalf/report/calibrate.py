@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
+from nhalf.files.toml import dumped
 from nhalf.report.document import envelope
 from nhalf.report.validate import checks, findings, percent
 from nhalf.report.view import Brief
@@ -273,29 +274,21 @@ def _split(split: Split) -> dict[str, Any]:
 
 def stack_file(found: Calibrated, *, date: str) -> str:
     """Return the stack as the file that `--stack` reads."""
-    fit = found.fit
-    runs = counted(fit.rows, "run")
-    lines = [
-        f"# A stack calibrated by nhalf calibrate on {runs}:",
-        f"# {_off(fit)}.",
-        "",
-        "[common]",
-        f'source = "{_quoted(found.path)}"',
-        'kind = "fitted"',
-        f'date = "{date}"',
-        f'locator = "nhalf calibrate, {runs}"',
-    ]
-    if fit.half_widths:
-        low, high = (math.exp(sign * width) for sign, width in zip((-1, 1), fit.half_widths, strict=True))
-        lines += ["", "[band]", f"low = {low:.4f}", f"high = {high:.4f}"]
+    head = f"# A stack calibrated by nhalf calibrate on {counted(found.fit.rows, 'run')}:\n# {_off(found.fit)}.\n\n"
+    return head + dumped(stack(found, date=date))
+
+
+def stack(found: Calibrated, *, date: str) -> dict[str, Any]:
+    """Return the stack as tables: its constants with intervals and origins, and its band where runs were compared."""
+    fit, constants = found.fit, {}
     for each in fit.constants:
         scale, unit = (1e6, " us") if each.name.endswith("_s") else (1.0, "")
         value, least, most = (f"{number * scale:.5g}{unit}" for number in (each.value, each.low, each.high))
-        lines += ["", f"[constants.{each.name.removesuffix('_s')}]", f'value = "{value}"', f'low = "{least}"']
-        lines += [f'high = "{most}"', f'note = "{"identified" if each.identified else "mostly prior"}"']
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    """Return a text as it stands inside double quotes in TOML."""
-    return text.replace("\\", "/").replace('"', "'")
+        constants[each.name.removesuffix("_s")] = {
+            "value": value, "low": least, "high": most, "source": found.path, "kind": "fitted", "date": date,
+            "locator": f"nhalf calibrate, {counted(fit.rows, 'run')}",
+            "note": "identified" if each.identified else "mostly prior",
+        }  # fmt: skip
+    ends = zip(("low", "high"), (-1, 1), fit.half_widths or (), strict=False)
+    band = {name: round(math.exp(sign * width), 4) for name, sign, width in ends}
+    return {**({"band": band} if band else {}), "constants": constants}

@@ -190,8 +190,8 @@ def write_skipped(fit: Fit, canvas: Canvas) -> None:
 
 
 def _written(answer: Answer, canvas: Canvas) -> None:
-    """Write what the file of links holds, which differs from the lines above."""
-    found = described(answer.fit)
+    """Write what went into the cluster file."""
+    found = [*answer.written, *described(answer.fit)]
     if found:
         canvas.heading(f"Written to {answer.links}")
     for text in found:

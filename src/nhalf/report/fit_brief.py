@@ -186,12 +186,12 @@ def _per_token(answer: Answer) -> str:
 
 
 def _written(answer: Answer) -> str:
-    """Return which curve the link of each tier was taken from."""
+    """Return what went into the cluster file, and which curve the link of each tier was taken from."""
     if not answer.links:
         return ""
     own = dict(zip(map(id, answer.fit.curves), names(answer.fit.curves), strict=True))
-    taken = ", ".join(f"{tier} from {own[id(curve)]}" for tier, curve in of_tiers(answer.fit).items())
-    return f"Written to {answer.links}: {taken}."
+    links = [f"{tier.replace('_', '-')} link from {own[id(curve)]}" for tier, curve in of_tiers(answer.fit).items()]
+    return f"Written to {answer.links}: {'; '.join([*answer.written, *links])}."
 
 
 def _next(found: Sequence[str]) -> tuple[str, str, str]:

@@ -169,7 +169,7 @@ def _next(answer: Answer) -> str:
     if answer.extras.command:
         return answer.extras.command
     if answer.file and answer.fit is not None:
-        return f"nhalf fit {shlex.quote(answer.file)} -o links.toml"
+        return f"nhalf fit {shlex.quote(answer.file)} -o mycluster.toml --like SYSTEM"
     return f"{answer.run['command']} -o run.json"
 
 
