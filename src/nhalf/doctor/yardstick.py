@@ -81,11 +81,19 @@ def yardstick(curve: CurveFit, known: Known) -> Yardstick | None:
     if key.op is None or key.ranks is None or key.ranks < 2 or not len(sizes):  # noqa: PLR2004  one rank waits for nobody
         return None
     span = _span(curve, known.system)
-    if span.nodes > 1 and not _in_domain(span, known.system):
+    across_nics = span.nodes > 1 and not _in_domain(span, known.system)
+    # A curve of that many ranks is of one node where they fit into one, and a user's own of several where they do not.
+    measured = (
+        None
+        if across_nics and key.ranks <= known.system.fabric.devices_per_node
+        else _measured(known, key.op, key.ranks)
+    )
+    if measured is not None:
+        return _inside(sizes, measured, known, key.ranks)
+    if across_nics:
         where = place(key.op, span, known.system, known.library)
         return _across(key.op, sizes, where, known) if where is not None else None
-    measured = _measured(known, key.op, key.ranks)
-    return _inside(sizes, measured, known, key.ranks) if measured else _by_law(key.op, sizes, span, known.system)
+    return _by_law(key.op, sizes, span, known.system)
 
 
 def bus_ceiling(curve: CurveFit, system: System) -> float | None:
