@@ -34,7 +34,7 @@ def plan(
     Attributes are those of the plan: `chosen` (None where nothing holds the limits), `rows`, `to_polars()`, `chart()`.
 
     >>> plan("llama-3.1-70b", on="h100-sxm", gpus=8, weights="fp8", limits={"tpot": "20ms"}).chosen.layout_name
-    'TP8'
+    'TP4 x2'
     """
     return ask("plan", model, on=on, **{**flags, **(limits or {})})
 
