@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tools.build_curves import COLUMNS, Curves, cell, drop_spikes, read_all, rows_of, without_copies
+from tools.build_curves import Curves, cell, drop_spikes, read_all, rows_of, without_copies
 
-from nhalf.catalog.curves import version_order
+from nhalf.catalog.curves import COLUMNS, version_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,12 +44,12 @@ def ratios(rows: list[dict[str, str]], curves: Curves) -> Iterator[float]:
     known: dict[tuple[str, str, str, str, int], list[float]] = {}
     for row in rows:
         for size, time in zip(row["sizes_bytes"].split(), row["times_s"].split(), strict=True):
-            key = (row["library"], row["mode"], row["op"], row["ranks"], int(size))
-            known.setdefault(key, []).append(float(time))
+            at = (row["library"], row["mode"], row["op"], row["ranks"], int(size))
+            known.setdefault(at, []).append(float(time))
     for (library, _, mode, op, _, _), by_ranks in curves.items():
         for ranks, points in by_ranks.items():
-            for size, micro in points.medians().items():
-                times = known.get((library, mode, op, str(ranks), size))
+            for held_bytes, micro in points.medians().items():
+                times = known.get((library, mode, op, str(ranks), held_bytes))
                 if times:
                     yield micro * 1e-6 / statistics.median(times)
 

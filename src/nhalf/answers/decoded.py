@@ -134,7 +134,7 @@ def decode(scenario: Scenario | str, **choices: Any) -> Decoded:  # noqa: ANN401
     >>> import nhalf
     >>> step = nhalf.decode("llama-3.1-70b", on="h100-sxm", tp=8, weights="fp8")
     >>> step
-    <Decoded: TP8 takes 7.97 ms per token, 125 tokens/s per user. 80 % range: 6.79 to 9.33 ms.>
+    <Decoded: TP8 takes 7.87 ms per token, 127 tokens/s per user. 80 % range: 6.64 to 9.17 ms.>
 
     Raises
     ------
