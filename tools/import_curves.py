@@ -44,12 +44,12 @@ def ratios(rows: list[dict[str, str]], curves: Curves) -> Iterator[float]:
     known: dict[tuple[str, str, str, str, int], list[float]] = {}
     for row in rows:
         for size, time in zip(row["sizes_bytes"].split(), row["times_s"].split(), strict=True):
-            at = (row["library"], row["mode"], row["op"], row["ranks"], int(size))
-            known.setdefault(at, []).append(float(time))
+            key = (row["library"], row["mode"], row["op"], row["ranks"], int(size))
+            known.setdefault(key, []).append(float(time))
     for (library, _, mode, op, _, _), by_ranks in curves.items():
         for ranks, points in by_ranks.items():
-            for held_bytes, micro in points.medians().items():
-                times = known.get((library, mode, op, str(ranks), held_bytes))
+            for size_bytes, micro in points.medians().items():
+                times = known.get((library, mode, op, str(ranks), size_bytes))
                 if times:
                     yield micro * 1e-6 / statistics.median(times)
 
