@@ -24,13 +24,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from nhalf.decide.priced import drawn
 from tests.bench import doctor_cases as made
 from tools import derive_fabrics as derive
 from tools.fabric_machines import MACHINES, OPS, VERSIONS, Machine
 
 from nhalf.catalog import store
 from nhalf.collective import Mode, Op
+from nhalf.decide.choice import drawn
 from nhalf.doctor.diagnosis import RANGES, Case, weighed
 from nhalf.doctor.yardstick import Known, across
 from nhalf.evidence.fit import fit

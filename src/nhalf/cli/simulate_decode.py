@@ -50,7 +50,6 @@ def decode(model: str, **flags: Any) -> None:  # noqa: ANN401  click's values
 
 
 def _print(study: LoopStudy, paces: list[pacing.Pace], partial: str, next_commands: tuple[str, ...]) -> None:
-    """Print the answer."""
     made, tokens = study.made, study.tokens
     if output_formats.write(lambda: report.document(made, paces, tokens=tokens, partial=partial), "runs"):
         return

@@ -51,7 +51,6 @@ class Progress:
             self._bar.update(self._task, completed=self._done, total=self._total)
 
     def _show(self) -> None:
-        """Show the bar."""
         from rich.console import Console
         from rich.progress import Progress as Bar
 

@@ -151,7 +151,6 @@ def compare(
 
 
 def _row(scenario: Scenario, cache_link: Link | None, direct: Scenario | None) -> Row:
-    """Return the answer to one scenario."""
     return Row(
         points=points(scenario),
         transfer=None if cache_link is None else kv_transfer(scenario, cache_link),

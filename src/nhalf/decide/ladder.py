@@ -39,7 +39,6 @@ def ladder(link: Link, asked_bytes: Sequence[float]) -> list[Point]:
 
 
 def _point(link: Link, size_bytes: float, *, asked: bool) -> Point:
-    """Return one point."""
     time_s = float(hockney(size_bytes, link).value)
     return Point(
         size_bytes=size_bytes,

@@ -261,7 +261,6 @@ def _plural(kind: str) -> str:
 
 
 def _value(origin: Datum) -> str:
-    """Return a value with its bounds, where it has any."""
     text = _short(origin)
     low, high = (
         None if bound is None else units.format_value(bound, origin.unit) for bound in (origin.low, origin.high)

@@ -50,7 +50,6 @@ def document(comparison: Comparison, defaults: Sequence[Default], warnings: Sequ
 
 
 def _layout(row: Row) -> dict[str, Any]:
-    """Return the keys of a layout."""
     return {**record(row, LAYOUT), "replicas": row.layout.replicas, "layout": row.layout_name}
 
 

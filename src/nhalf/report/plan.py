@@ -13,9 +13,8 @@ from nhalf.decide.launch_lines import ENGINES, Served, lines, runs_on, switches
 from nhalf.decide.layouts import name
 from nhalf.decide.regime import TIE
 from nhalf.predict.routed import measured_ways
-from nhalf.report.plan_number import number
-from nhalf.report.plan_why import why
-from nhalf.report.plan_words import GOALS, apart, limits, rate, rule_of_thumb
+from nhalf.report.fields import count
+from nhalf.report.plan_words import GOALS, apart, limits, number, rule_of_thumb, why
 from nhalf.report.words import joined
 
 if TYPE_CHECKING:
@@ -80,10 +79,9 @@ def _table(plan: Plan, canvas: Canvas) -> None:
 
 
 def _cells(plan: Plan, row: Choice) -> list[str]:
-    """Return the cells of a row."""
     first = "-" if row.ttft_s is None else "-".join(units.format_time(end) for end in row.ttft_s)
     cells = [f"{name(row.layout)}{_STARS[row.meets]}{'*' if row.tied else ''}", str(row.batch)]
-    cells += [units.format_time(row.tpot_s), first, rate(row.tokens_per_s_per_user), rate(row.tokens_per_s_per_gpu)]
+    cells += [units.format_time(row.tpot_s), first, count(row.tokens_per_s_per_user), count(row.tokens_per_s_per_gpu)]
     cost = row.cost_per_mtoken(plan.wish.price_per_hour)
     engines = ", ".join(engine for engine in ENGINES if runs_on(row.layout, engine))
     costs = [units.format_money(cost)] if cost is not None else []
@@ -149,7 +147,7 @@ def _front(plan: Plan, canvas: Canvas) -> None:
         point = points[place]
         cost = point.cost_per_mtoken(plan.wish.price_per_hour)
         layout = f"{name(point.layout)}{'*' if place in chosen else ''}"
-        row = [layout, str(point.batch), rate(point.tokens_per_s_per_user), rate(point.tokens_per_s_per_gpu)]
+        row = [layout, str(point.batch), count(point.tokens_per_s_per_user), count(point.tokens_per_s_per_gpu)]
         rows.append([*row, *([units.format_money(cost or 0.0)] if priced else []), point.binding])
     heads = ["<layout", "batch", "tok/s/user", "tok/s/GPU", *(["$/Mtok"] if priced else []), "<binds"]
     canvas.table(heads, rows)

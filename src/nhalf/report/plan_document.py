@@ -10,8 +10,7 @@ from nhalf.decide.requests import waits
 from nhalf.report.document import envelope, of, taken
 from nhalf.report.fields import waited
 from nhalf.report.plan import served
-from nhalf.report.plan_why import why
-from nhalf.report.plan_words import judgement, rule_of_thumb, verdict
+from nhalf.report.plan_words import judgement, rule_of_thumb, verdict, why
 
 if TYPE_CHECKING:
     from nhalf.decide.launch_lines import Line
