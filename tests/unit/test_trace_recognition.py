@@ -36,6 +36,16 @@ COMMUNICATION = [
     ("ncclSymkDevKernel_AllReduce_AGxLL_R_sum_bf16(x)", A, Algorithm.ONE_SHOT),
     ("ncclSymkDevKernel_AllReduce_RSxLDMC_AGxSTMC_sum_f16(x)", A, Algorithm.NVLS),
     ("ncclSymkDevKernel_ReduceScatter_LD(x)", S, None),
+    ("ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymDevArgs)", A, None),
+    ("hcom_allReduce__428_0_1", A, None),
+    ("hcom_reduceScatter_", S, None),
+    ("hcom_alltoallvc__7_1_1", T, None),
+    ("hcom_batchSendRecv__7_1_1", M, None),
+    ("persistent_all_reduce_two_shot", A, Algorithm.TWO_SHOT),
+    ("persistent_all_gather", G, None),
+    ("allreduce_one_shot_push_intra_node_kernel", A, Algorithm.ONE_SHOT),
+    ("reduce_scatter_ring_push_1d_intra_node_kernel", S, Algorithm.RING),
+    ("my_fancy_AllToAll_kernel<4>(x)", T, None),
     ("rcclGenericKernel<1>(x)", A, None),
     ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 4>(vllm::RankData*, int)", A, Algorithm.ONE_SHOT),
     ("void sglang::cross_device_reduce_2stage<half, 8>(x)", A, Algorithm.TWO_SHOT),
@@ -120,8 +130,14 @@ def test_compute_is_not_communication(name: str) -> None:
     assert RECOGNISER.see(name) is None
 
 
+def test_a_collective_inside_a_matrix_product_is_fused() -> None:
+    seen = RECOGNISER.see("kernel_consumer_gemm_all_gather_persistent")
+    assert seen is not None
+    assert (seen.op, seen.fused) == (G, True)
+
+
 def test_the_group_size_is_read_from_the_template() -> None:
-    sizes = [RECOGNISER.see(name) for name in (COMMUNICATION[18][0], COMMUNICATION[19][0], FUSED[0])]
+    sizes = [RECOGNISER.see(name) for name in (COMMUNICATION[28][0], COMMUNICATION[29][0], FUSED[0])]
     assert [seen and seen.ranks for seen in sizes] == [4, 8, 8]
 
 

@@ -513,7 +513,7 @@ def test_sizes_come_from_a_flight_recorder(tmp_path: Path) -> None:
         names.append(str(path))
     found = study(names, Options())
     assert (found.rows[0].kind.size_bytes, found.rows[0].kind.size_source) == (8192.0, "flight recorder")
-    with pytest.raises(WeakEvidenceError, match="no times"):
+    with pytest.raises(WeakEvidenceError, match="no steps"):
         study(names[2:], Options())
 
 

@@ -42,7 +42,8 @@ def _option(row: Input, command: str) -> Callable[[Command], Command]:
     words = (row.on_command_line, row.name)
     if row.is_switch:
         return click.option(*words, is_flag=True, help=row.help_of(command))
-    return click.option(*words, metavar=row.metavar_of(command), multiple=row.name == "set", help=row.help_of(command))
+    several = row.read in (readers.changes, readers.texts)
+    return click.option(*words, metavar=row.metavar_of(command), multiple=several, help=row.help_of(command))
 
 
 def request(model: str, given: Mapping[str, Any], *, prefills: bool = False) -> Request:

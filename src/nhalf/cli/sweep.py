@@ -80,7 +80,11 @@ def sweep(model: str, texts: tuple[str, ...], files: tuple[str, ...], **given: A
         raise
     written.close()
     progress.end()
-    if file != "-" and not output_formats.write(lambda: report.document(grid, tally, file), "best_by_first_axis"):
+
+    def document() -> dict[str, Any]:
+        return report.document(grid, tally, file, loaded.defaults)
+
+    if file != "-" and not output_formats.write(document, "best_by_first_axis"):
         canvas = output.canvas()
         report.write(grid, tally, loaded.defaults, canvas, next_command=_next(file))
         output.write(canvas.text)

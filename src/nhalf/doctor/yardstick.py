@@ -89,8 +89,19 @@ def yardstick(curve: CurveFit, known: Known) -> Yardstick | None:
 
 
 def bus_ceiling(curve: CurveFit, system: System) -> float | None:
-    """Return the bus bandwidth [bytes/s] that the links allow the ranks of a curve."""
-    return ceiling(curve, system) if curve.series.key.op is not None and curve.series.key.ranks else None
+    """Return the bus bandwidth [bytes/s] that the links allow the ranks of a curve.
+
+    Of an all-to-all only what leaves the node crosses the NICs, which all of its ranks share.
+    """
+    key = curve.series.key
+    if key.op is None or not key.ranks:
+        return None
+    span = _span(curve, system)
+    if key.op is not Op.ALL_TO_ALL or span.nodes == 1:
+        return ceiling(curve, system)
+    leaves = (span.nodes - 1.0) / span.nodes / ((key.ranks - 1.0) / key.ranks)
+    nics = float(np.mean(span.rails * span.inter.bandwidth_bytes_per_s)) / span.ranks_per_node
+    return min(nics / leaves, float(np.mean(span.intra.bandwidth_bytes_per_s)))
 
 
 def is_across(curve: CurveFit, system: System) -> bool:

@@ -19,7 +19,8 @@ from nhalf.link import Link
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from nhalf.lab.bench import Bench
+    from nhalf.lab.hosts import Hosts
+    from nhalf.lab.simulated import Simulated
 
 BASE: Final = Wire(latency_s=1e-3, bandwidth_bytes_per_s=2e6)
 """A link on which a token of the lab's decoder turns from latency to bytes at a few sequences."""
@@ -63,7 +64,7 @@ class Claim:
 class Lab:
     """A bench on which claims are tried, with what is known of it so far."""
 
-    bench: Bench
+    bench: Hosts | Simulated
     count: int
     """How many tokens are timed at a time."""
     ids: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nhalf.evidence.decode_messages import Mark
     from nhalf.evidence.fit import Fit
     from nhalf.evidence.gate import Gate
+    from nhalf.evidence.table import Table
     from nhalf.system import System
 
 BATCHES = "1,8,64"
@@ -46,6 +47,11 @@ class Told:
     format_: str | None
     system: System | None
 
+    @property
+    def like(self) -> str:
+        """Return the system of the catalogue that the logs' machine is, or is like; empty where nobody says."""
+        return "" if self.system is None else self.system.like or self.system.name
+
 
 def told(
     *, op: str | None, ranks: str | None, nodes: str | None, mode: str | None, format_: str | None, system: str | None
@@ -64,8 +70,10 @@ def told(
     return Told(op=op, ranks=read["ranks"], nodes=read["nodes"], mode=mode, format_=format_, system=found)
 
 
-def fitted(logs: Sequence[str | None], said: Told) -> tuple[Fit, list[InputError]]:
-    """Return the fit of logs, with what the flags add to them, and an error for each file that cannot be read.
+def fitted(logs: Sequence[str | None], said: Told) -> tuple[Fit, list[InputError], list[Table]]:
+    """Return the fit of logs, an error for each file that cannot be read, and the tables that were fitted.
+
+    What the flags say is added to the tables.
 
     Raises
     ------
@@ -80,8 +88,8 @@ def fitted(logs: Sequence[str | None], said: Told) -> tuple[Fit, list[InputError
         read, refused = read_each([log for log in logs if log], said.format_)
         if refused and not any(table.rows for table in read):
             raise refused[0]
-        tables = completed(read, op=said.op, ranks=said.ranks, nodes=said.nodes, mode=said.mode)
-        return fit(tables, system=said.system), refused
+        tables = list(completed(read, op=said.op, ranks=said.ranks, nodes=said.nodes, mode=said.mode))
+        return fit(tables, system=said.system), refused, tables
 
 
 @contextmanager
@@ -142,7 +150,7 @@ def used_for(model: str | None, said: Told, found: Fit) -> dict[str, Any]:
         answer["named"] = device
     if system is not None:
         answer |= {"system": system.name, "devices_per_node": system.fabric.devices_per_node}
-    return answer
+    return {**answer, "like": "" if system is not None else "h100-sxm"}
 
 
 def system_of_device(device: str) -> str:

@@ -10,6 +10,7 @@ from nhalf import units
 from nhalf.decide.levers import link_changes, of_links
 from nhalf.decide.regime import TIE
 from nhalf.engines import ENGINES
+from nhalf.loading.defaults import MEASURED
 from nhalf.points import points
 from nhalf.report import fields
 from nhalf.report.verdict import NOTHING, of_flips
@@ -399,4 +400,13 @@ def assumed(row: Point, defaults: Sequence[Default], *, batch: bool = True) -> s
         "--mode": "CUDA graphs" if row.scenario.stack.mode == "graph" else f"{row.scenario.stack.mode} mode",
     }
     told = [words[default.flag] for default in defaults if words.get(default.flag)]
-    return ", ".join(told)
+    return "; ".join([", ".join(told), *brought(defaults)])
+
+
+def brought(defaults: Sequence[Default]) -> list[str]:
+    """Return what cluster files and measured numbers brought, in short."""
+    return [
+        f"{default.flag.replace('--on', 'from').removeprefix('--')}: {default.value}"
+        for default in defaults
+        if default.flag.startswith(MEASURED)
+    ]

@@ -14,7 +14,7 @@ from nhalf.loading.changes import unit_of
 from nhalf.predict.exchange import kind
 from nhalf.predict.memory import FITS
 from nhalf.predict.step import BINDING, COLUMNS
-from nhalf.report.document import envelope
+from nhalf.report.document import envelope, taken
 from nhalf.report.fields import count
 from nhalf.report.sweep_file import Coded
 from nhalf.report.words import joined
@@ -153,7 +153,7 @@ def _row(grid: Grid, first: str, value: str | float, point: Spot) -> list[str]:
     ]
 
 
-def document(grid: Grid, tally: Tally, file: str) -> dict[str, Any]:
+def document(grid: Grid, tally: Tally, file: str, defaults: Sequence[Default] = ()) -> dict[str, Any]:
     """Return the document that sums up a sweep."""
     return envelope(
         "sweep",
@@ -167,6 +167,7 @@ def document(grid: Grid, tally: Tally, file: str) -> dict[str, Any]:
             "reasons": [{"reason": reason, "points": count} for reason, count in tally.reasons.items()],
             "best": _point(grid, tally.best) if tally.best else None,
             "best_by_first_axis": [_point(grid, point) for point in tally.best_by.values()],
+            "defaults": taken(defaults),
         },
     )
 

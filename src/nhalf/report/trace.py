@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nhalf.trace.study import Study
 
 _MOSTLY = 2 / 3
+_NOTABLE = 0.01  # of a step
 _MOST_ROWS, _MOST_NOTES, _MOST_RANKS, _LONGEST_NAME = 8, 8, 8, 34
 
 
@@ -61,7 +62,15 @@ def verdict(study: Study) -> list[str]:
     damage = [f"Damage took {percent(study.lost)} of the events."] if study.lost else []
     share = percent(study.mean.exposed_s / study.mean.step_s)
     kind = _KINDS.get(domination(study)) or f"{_who_cannot(study)} say whether it waits or moves"
-    return [*damage, *_late(study), f"Exposed communication takes {share} of a step: {kind}."]
+    return [*damage, *_late(study), f"Exposed communication takes {share} of a step: {kind}.", *_unrecognised(study)]
+
+
+def _unrecognised(study: Study) -> list[str]:
+    """Return how much of the steps of the first rank kernels take that may be communication too."""
+    steps_s = len(study.timeline.labels) * study.mean.step_s
+    share = sum(study.timeline.traces[0].suspects.values()) / steps_s if steps_s else 0.0
+    more = f"Kernels that sound like communication and match no pattern take {percent(share)} more."
+    return [more] if share >= _NOTABLE else []
 
 
 _KINDS: Final = {

@@ -23,10 +23,12 @@ _OPS = {
     "allgatherbase": Op.ALL_GATHER,
     "allgatherintotensor": Op.ALL_GATHER,
     "reducescatter": Op.REDUCE_SCATTER,
+    "reducescatterv": Op.REDUCE_SCATTER,
     "reducescatterbase": Op.REDUCE_SCATTER,
     "reducescattertensor": Op.REDUCE_SCATTER,
     "alltoall": Op.ALL_TO_ALL,
     "alltoallv": Op.ALL_TO_ALL,
+    "alltoallvc": Op.ALL_TO_ALL,
     "alltoallbase": Op.ALL_TO_ALL,
     "broadcast": Op.BROADCAST,
     "bcast": Op.BROADCAST,
@@ -37,7 +39,9 @@ _OPS = {
     "allreducebarrier": Op.BARRIER,
     "send": Op.SEND_RECV,
     "recv": Op.SEND_RECV,
+    "receive": Op.SEND_RECV,
     "sendrecv": Op.SEND_RECV,
+    "batchsendrecv": Op.SEND_RECV,
 }
 """Names of operations in traces, letters only; a gather to one rank and a scatter from one count as what they cost."""
 _ALGORITHMS = (

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import sys
+import tempfile
 import zlib
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 from nhalf.errors import InputError, quoted
-from nhalf.files.reading import Inflation, files_in
+from nhalf.files.reading import STDIN, Inflation, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +53,7 @@ def find(names: Sequence[str]) -> tuple[list[Source], list[str]]:
     sources: dict[Path, Source] = {}
     notes: list[str] = []
     for name in names:
-        path = Path(name)
+        path = _piped() if name == STDIN else Path(name)
         if path.is_dir():
             for file in (inside for inside in files_in(path) if inside.name.endswith(_ENDINGS)):
                 kind = _format(file)
@@ -58,7 +62,7 @@ def find(names: Sequence[str]) -> tuple[list[Source], list[str]]:
                 else:
                     sources[file] = Source(path=file, format=kind)
             continue
-        for file in _expanded(path, name):
+        for file in [path] if name == STDIN else _expanded(path, name):
             kind = _format(file)
             if kind is None:
                 raise InputError(
@@ -68,6 +72,14 @@ def find(names: Sequence[str]) -> tuple[list[Source], list[str]]:
     if not sources:
         raise InputError(f"no trace is found in {', '.join(names)}", where="nhalf trace", allowed=_READABLE)
     return list(sources.values()), notes
+
+
+def _piped() -> Path:
+    """Return a file of what comes through standard input: a trace is read more than once, and ends with the program."""
+    with tempfile.NamedTemporaryFile(prefix="nhalf-", suffix=".json", delete=False) as file:
+        atexit.register(Path(file.name).unlink, missing_ok=True)
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return Path(file.name)
 
 
 def _expanded(path: Path, name: str) -> list[Path]:

@@ -81,9 +81,9 @@ def study(names: Sequence[str], options: Options) -> Study:
     traces = _ranked(_read(sources, options), notes)
     if not traces:
         raise WeakEvidenceError(
-            f"Flight Recorder dumps hold sizes and no times; these hold {flight.summary(sources)}",
+            f"Flight Recorder dumps hold calls and no steps; these hold {flight.summary(sources)}",
             where=", ".join(names),
-            do="add the profiler traces of the run",
+            do="add the profiler traces of the run; nhalf fit reads the times of a dump that has duration_ms",
         )
     _one_run(traces)
     for trace in traces:

@@ -8,10 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nhalf.collective import Op
-from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import note, rated, skip
-from nhalf.evidence.readers.inference import ratio, settled
+from nhalf.evidence.readers.inference import known_op, ratio, settled
 from nhalf.evidence.readers.markdown import PipeTable, column, pipe_tables
 from nhalf.evidence.readers.numerals import NUMBER, size
 from nhalf.evidence.readers.protocol import Format
@@ -53,7 +51,7 @@ def _table(pipe: PipeTable, source: str) -> Table:
         bus = _CELL.fullmatch(cells[busbw]) if busbw is not None else None
         if rate and bus:
             pairs.append((rate[1], bus[1]))
-    op = _op(name)
+    op = known_op(name or "all_reduce")
     ranks, told = settled(op, ratio(pairs), stated)
     return Table(
         file=source,
@@ -79,13 +77,6 @@ def _by_line(one: Skipped) -> int:
 
 def _unit(name: str) -> float:
     return parse(f"1{name}", "bandwidth")
-
-
-def _op(name: str) -> Op | None:
-    try:
-        return Op.parse(name or "all_reduce")
-    except InputError:
-        return None
 
 
 READER = Format(

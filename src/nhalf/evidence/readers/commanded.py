@@ -118,9 +118,7 @@ class _Run:
         )
 
     def _notes(self, op: Op | None) -> Iterable[Note]:
-        if op is None:
-            yield note("op-unknown", "the operation is not in the log, and busbw/algbw allows several: say --op")
-        elif self.op is None:
+        if op and self.op is None:
             yield note("op-inferred", "the operation follows only from the busbw/algbw ratio")
 
 

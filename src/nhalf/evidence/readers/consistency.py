@@ -9,6 +9,8 @@ from nhalf import units
 from nhalf.evidence.table import Note, Skipped, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from nhalf.evidence.table import Point
 
 _LARGEST_BYTES: Final = 1e15
@@ -16,6 +18,9 @@ _SHORTEST_S: Final = 1e-12
 _LONGEST_S: Final = 1e8
 _FASTEST_BYTES_PER_S: Final = 2 * 1.8e12
 """Twice the fastest link between GPUs, one way: NVLink 6 (NVIDIA, Vera Rubin NVL72) [bytes/s]."""
+_SMALL_BYTES: Final = 65536.0
+_LIKELY_S: Final = (1e-7, 5e-3)
+"""A small message takes more than its flight of some metres, and less than that of a thousand kilometres [s]."""
 _FEW: Final = 2
 HOST_TIMED: Final = "host-timed"
 """The code of the note on times that end when the host has put the call into its queue."""
@@ -31,11 +36,31 @@ def checked(table: Table) -> Table:
                            f"{units.format_bandwidth(largest / fast[-1].seconds)}")  # fmt: skip
     elif not table.refusal:
         odd |= dict.fromkeys(fast, "it is faster than any link by far: its size or its time is damaged")
+    table = replace(table, notes=(*table.notes, *_unsaid(table), *_doubtful(table, odd)))
     if not odd:
         return table
     skipped = tuple(Skipped(file=table.file, line=point.line, why=why) for point, why in odd.items())
     kept = tuple(point for point in table.points if point not in odd)
     return replace(table, points=kept, skipped=(*table.skipped, *skipped))
+
+
+def _unsaid(table: Table) -> Iterable[Note]:
+    """Yield what a log of sizes does not say of its operation and its ranks."""
+    told = {note.code for note in table.notes} if table.points else {"op-unknown", "ranks-unknown"}
+    if table.op is None and "op-unknown" not in told and "fused" not in told:
+        which = f"nhalf knows no operation {table.test}" if table.test else "the operation is not in the log"
+        yield Note(code="op-unknown", text=f"{which}: say --op")
+    if table.ranks is None and "ranks-unknown" not in told:
+        yield Note(code="ranks-unknown", text="the number of ranks is not in the log: say --ranks")
+
+
+def _doubtful(table: Table, odd: Mapping[Point, str]) -> Iterable[Note]:
+    """Yield a note where the times of small messages are those of another unit."""
+    small = [point for point in table.points if point.size_bytes <= _SMALL_BYTES and point not in odd]
+    least = min(small, key=lambda point: point.seconds, default=None)
+    if least and not table.refusal and table.ranks != 1 and not _LIKELY_S[0] <= least.seconds <= _LIKELY_S[1]:
+        size, time = units.format_size(least.size_bytes), units.format_time(least.seconds)
+        yield Note(code="unit-doubtful", text=f"{size} in {time} is far from what a network takes: check the unit")
 
 
 def host_timed(table: Table, why: str) -> Table:

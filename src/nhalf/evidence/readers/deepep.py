@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from nhalf.evidence.readers.columns import interval, note, skip
 from nhalf.evidence.readers.numerals import GIGABYTE_PER_S, MICROSECOND, NUMBER, real
 from nhalf.evidence.readers.protocol import Format
-from nhalf.evidence.table import Figure, Skipped, Table
+from nhalf.evidence.table import Figure, Note, Skipped, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,11 +57,11 @@ def _parse(lines: Iterable[Line], source: str) -> list[Table]:
             file=source,
             tool="DeepEP",
             test=test,
-            ranks=len(ranks) or None,
+            ranks=max(ranks) + 1 if ranks else None,
             quantity="back_to_back",
             size_is="none",
             figures=tuple(found),
-            notes=(note("no-size", "one message size, whose bytes are not stated: a time, no line"),),
+            notes=tuple(_notes(ranks)),
         )
         for test, found in figures.items()
     ]
@@ -72,6 +72,12 @@ def _parse(lines: Iterable[Line], source: str) -> list[Table]:
     elif skipped:
         tables = [Table(file=source, tool="DeepEP", skipped=tuple(skipped))]
     return tables
+
+
+def _notes(ranks: set[int]) -> Iterable[Note]:
+    yield note("no-size", "one message size, whose bytes are not stated: a time, no line")
+    if ranks and len(ranks) != max(ranks) + 1:
+        yield note("ranks-missing", f"lines of {len(ranks)} of at least {max(ranks) + 1} ranks")
 
 
 def _take(figures: dict[str, list[Figure]], line: Line, found: re.Match[str], rank: str) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nhalf.collective import Op
-from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import note, skip, timed
+from nhalf.evidence.readers.inference import known_op
 from nhalf.evidence.readers.numerals import NUMBER, TIME_UNITS, half_step, integer, size
 from nhalf.evidence.readers.protocol import Format
 from nhalf.evidence.readers.sweep import Sweep
@@ -50,7 +50,7 @@ class _Run:
             self.sweep.points.append(point)
 
     def table(self) -> Table:
-        op = _op(self.name)
+        op = _OPS.get(self.name) or known_op(self.name)
         pair = op is Op.SEND_RECV
         return Table(
             file=self.sweep.source,
@@ -77,15 +77,6 @@ def _exact(printed: float | None, half: float, text: str, product: int, ranks: i
         if abs(bytes_ - printed) <= (half + 1e-9) * (unit or 1.0):
             return float(bytes_)
     return printed
-
-
-def _op(name: str) -> Op | None:
-    if name in _OPS:
-        return _OPS[name]
-    try:
-        return Op.parse(name) if name else None
-    except InputError:
-        return None
 
 
 def _parse(lines: Iterable[Line], source: str) -> list[Table]:

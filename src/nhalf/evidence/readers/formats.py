@@ -10,6 +10,7 @@ from nhalf.evidence.readers import (
     deepep,
     deepspeed,
     delimited,
+    flight_recorder,
     gloo,
     imb,
     inspector,
@@ -70,5 +71,6 @@ ALL: Final[tuple[Format, ...]] = (
     sockperf.READER,
     netpipe.READER,
     inspector.READER,
+    flight_recorder.READER,
     delimited.READER,
 )

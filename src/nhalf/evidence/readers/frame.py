@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import note
+from nhalf.evidence.readers.inference import known_op
 from nhalf.evidence.readers.numerals import GIGABYTE_PER_S, TIME_UNITS, half_step, integer, real, size
 from nhalf.evidence.table import Note, Point, Skipped, Table
 from nhalf.sample import TIMINGS
@@ -197,7 +198,7 @@ def _with_skipped(found: list[Table], skipped: list[Skipped], source: str, tool:
 
 def _table(key: tuple[str, ...], points: list[Point], source: str, tool: str) -> Table:
     op_text, ranks, nodes, mode_text, quantity, dtype, label = key
-    op, mode = _op(op_text), _mode(mode_text)
+    op, mode = known_op(op_text), _mode(mode_text)
     timing = quantity.casefold().replace("-", "_").replace(" ", "_")
     known = cast("Timing", timing) if timing in TIMINGS else None
     if known is None and mode is Mode.GRAPH:
@@ -216,18 +217,14 @@ def _table(key: tuple[str, ...], points: list[Point], source: str, tool: str) ->
         dtype=dtype,
         label=label,
         points=tuple(points),
-        notes=tuple(_notes(op_text, ranks, known=known is not None)),
+        notes=tuple(_notes(ranks, known=known is not None)),
     )
 
 
-def _notes(op: str, ranks: str, *, known: bool) -> Iterable[Note]:
+def _notes(ranks: str, *, known: bool) -> Iterable[Note]:
     if not known:
         yield note("quantity-unknown", "how the times were taken is not in the file")
-    if not op:
-        yield note("op-unknown", "there is no column op: say --op")
-    if not ranks:
-        yield note("ranks-unknown", "there is no column ranks: say --ranks")
-    elif not integer(ranks):
+    if ranks and not integer(ranks):
         yield note("ranks-unknown", f"{ranks!r} is no count of ranks: say --ranks")
 
 
@@ -271,13 +268,6 @@ def _numbered(point: Point, repeat: int) -> Point:
 
 def _cell(row: Sequence[str], columns: Columns, name: str) -> str:
     return row[columns.places[name]].strip() if name in columns.places else ""
-
-
-def _op(text: str) -> Op | None:
-    try:
-        return Op.parse(text) if text else None
-    except InputError:
-        return None
 
 
 def _mode(text: str) -> Mode | None:

@@ -84,18 +84,16 @@ class _Run:
             size_is="message" if op in _WHOLE else "",
             label=name.replace("_", "-"),
             points=tuple(self.sweep.points),
-            notes=(*self._notes(op), *self.sweep.ranks(op, self.ranks)[1]),
+            notes=(*self._notes(), *self.sweep.ranks(op, self.ranks)[1]),
             skipped=tuple(self.sweep.skipped),
         )
 
-    def _notes(self, op: Op | None) -> Iterable[Note]:
+    def _notes(self) -> Iterable[Note]:
         if self.unit == "us":
             yield note("quantised", "times are whole microseconds")
         yield note("unit", "GB is 2^30 bytes")
         if self.assumed:
             yield note("size-assumed", "there is no size: elements of 4 bytes are assumed")
-        if op is None:
-            yield note("op-unknown", "the title names no operation that nhalf knows: say --op")
 
 
 def _parse(lines: Iterable[Line], source: str) -> list[Table]:

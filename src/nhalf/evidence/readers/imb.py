@@ -178,8 +178,6 @@ class _Test:
             yield note("zero-size", "the 0-byte row is not a point of the curve")
         if self.figures and not self.points:
             yield note("no-size", "there is no size column: one time, no line")
-        if self.kind is _UNKNOWN:
-            yield note("op-unknown", f"nhalf knows no operation for {self.name or 'a table without a name'}: say --op")
 
 
 class _Reader:

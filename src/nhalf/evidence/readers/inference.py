@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nhalf.collective import Op
+from nhalf.errors import InputError
 from nhalf.evidence.readers.numerals import half_step, real
 from nhalf.evidence.table import Note
 
@@ -29,6 +30,14 @@ class Ratio(NamedTuple):
 
     low: float
     high: float
+
+
+def known_op(name: str) -> Op | None:
+    """Return the operation of a name, or None where it is empty or nhalf has none of that name."""
+    try:
+        return Op.parse(name) if name else None
+    except InputError:
+        return None
 
 
 def ratio(pairs: Iterable[tuple[str, str]]) -> Ratio | None:
@@ -93,7 +102,7 @@ def settled(op: Op | None, found: Ratio | None, *stated: int | None) -> tuple[in
         return ranks, ()
     if known is None:
         if ranks is None:
-            return None, (Note(code="ranks-unknown", text="the number of ranks is not in the log: say --ranks"),)
+            return None, ()
         return ranks, (Note(code="ranks-inferred", text=f"the {ranks} ranks follow only from the busbw/algbw ratio"),)
     middle = math.sqrt(found.low * found.high) if found else math.nan
     end = f"that of {ranks}, which is taken" if ranks else "not theirs: say --ranks"

@@ -13,10 +13,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nhalf.collective import Op
-from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import note, skip
 from nhalf.evidence.readers.consistency import host_timed
-from nhalf.evidence.readers.inference import PARTS
+from nhalf.evidence.readers.inference import PARTS, known_op
 from nhalf.evidence.readers.json_text import dictionary, number, records
 from nhalf.evidence.readers.numerals import GIGABYTE_PER_S, MICROSECOND
 from nhalf.evidence.readers.protocol import Format, Line
@@ -103,7 +102,7 @@ def _take(groups: dict[_Key, _Group], line: Line, record: dict[str, Any] | None)
 
 
 def _table(key: _Key, group: _Group, source: str) -> Table:
-    op = _op(key.name)
+    op = known_op(key.name)
     shares = _shares(op, key.ranks, group.whole)
     table = Table(
         file=source,
@@ -139,13 +138,6 @@ def _notes(shares: int) -> Iterable[Note]:
     yield note("live-job", "a live job: kernel time, queueing and stragglers included")
     if shares > 1:
         yield note("size-total", f"a printed size is that of one rank: it counts {shares} times, once for each")
-
-
-def _op(name: str) -> Op | None:
-    try:
-        return Op.parse(name)
-    except InputError:
-        return None
 
 
 READER = Format(

@@ -172,12 +172,12 @@ def _table(curve: _Curve, source: str) -> Table:
         size_is="message",
         label=curve.name,
         points=tuple(curve.points),
-        notes=tuple(_notes(curve, op, assumed=assumed, fused=fused, ranks=bool(found))),
+        notes=tuple(_notes(curve, op, assumed=assumed, fused=fused)),
         skipped=tuple(curve.skipped),
     )
 
 
-def _notes(curve: _Curve, op: Op | None, *, assumed: bool, fused: bool, ranks: bool) -> Iterable[Note]:
+def _notes(curve: _Curve, op: Op | None, *, assumed: bool, fused: bool) -> Iterable[Note]:
     if curve.one_size:
         yield note("one-size", f"one size in a heading, several implementations: {'; '.join(curve.listed)}")
     else:
@@ -188,10 +188,6 @@ def _notes(curve: _Curve, op: Op | None, *, assumed: bool, fused: bool, ranks: b
         yield note("fused", f"not a bare collective: {op} fused with a norm")
     if assumed:
         yield note("op-inferred", "the table does not name its operation: its libraries suggest an all-reduce")
-    elif op is None:
-        yield note("op-unknown", "the table does not name its operation: say --op")
-    if not ranks:
-        yield note("ranks-unknown", "the number of ranks is not in the file: say --ranks")
 
 
 READER = Format(

@@ -55,10 +55,7 @@ def _table(pipe: PipeTable, source: str) -> Table:
         quantity="graph",
         size_is="message",
         points=tuple(points),
-        notes=(
-            note("size-rounded", f"the size text is rounded: {exact}; kB and MB here are 2^10 and 2^20 bytes"),
-            note("ranks-unknown", "the number of ranks is not in the file: say --ranks"),
-        ),
+        notes=(note("size-rounded", f"the size text is rounded: {exact}; kB and MB here are 2^10 and 2^20 bytes"),),
         skipped=tuple(skipped),
     )
 

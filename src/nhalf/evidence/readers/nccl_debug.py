@@ -9,9 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from nhalf.collective import Op
-from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import interval, note, skip
+from nhalf.evidence.readers.inference import known_op
 from nhalf.evidence.readers.numerals import MICROSECOND, decimals, real
 from nhalf.evidence.readers.protocol import Format
 from nhalf.evidence.table import Note, Point, Skipped, Table
@@ -75,14 +74,14 @@ def _parse(lines: Iterable[Line], source: str) -> list[Table]:
         Table(
             file=source,
             tool="NCCL debug log",
-            op=_op(name),
+            op=known_op(name),
             ranks=None if many else min(ranks),
             nodes=min(nodes) if len(nodes) == 1 and not many else None,
             quantity="predicted",
             size_is="message",
             label=choices.choice,
             points=tuple(sorted(choices.points, key=lambda point: (point.size_bytes, point.repeat))),
-            notes=tuple(_notes(choices, _switches(groups, name), named=bool(name), ranks=ranks)),
+            notes=tuple(_notes(choices, _switches(groups, name), ranks=ranks)),
             skipped=tuple(skipped) if index == 0 else (),
         )
         for index, ((name, _), choices) in enumerate(groups.items())
@@ -107,16 +106,12 @@ def _take(choices: _Choices, line: Line, found: re.Match[str]) -> bool:
     return True
 
 
-def _notes(choices: _Choices, switches: str, *, named: bool, ranks: set[int]) -> Iterable[Note]:
+def _notes(choices: _Choices, switches: str, ranks: set[int]) -> Iterable[Note]:
     yield note("predicted", "the times are NCCL's own prediction, not a measurement")
     if choices.lines > len(choices.points):
         yield note("repeated-lines", f"{choices.lines} lines say the same more than once: one row per size is kept")
-    if not named:
-        yield note("op-unknown", "the lines do not name the operation: say --op")
     if len(ranks) > 1:
         yield note("ranks-unknown", f"communicators of {', '.join(map(str, sorted(ranks)))} ranks: say --ranks")
-    elif not ranks:
-        yield note("ranks-unknown", "the number of ranks is not in the file: say --ranks")
     if switches:
         yield note("library-choice", f"NCCL chooses {switches}")
 
@@ -135,13 +130,6 @@ def _switches(groups: Mapping[tuple[str, str], _Choices], op: str) -> str:
 
 def _name(text: str, known: tuple[str, ...]) -> str:
     return known[int(text)] if text.isdigit() and int(text) < len(known) else text
-
-
-def _op(name: str) -> Op | None:
-    try:
-        return Op.parse(name) if name else None
-    except InputError:
-        return None
 
 
 READER = Format(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from nhalf.collective import Mode, Op
-from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import Vocabulary, events, note
+from nhalf.evidence.readers.inference import known_op
 from nhalf.evidence.readers.numerals import MICROSECOND
 from nhalf.evidence.readers.protocol import Format
 from nhalf.evidence.readers.sweep import Sweep
@@ -73,26 +73,21 @@ class _File:
             dtype=dtype,
             label=", ".join(filter(None, (f"scope {scope}" if scope else "", redop if redop != "sum" else ""))),
             points=tuple(sweep.points),
-            notes=(*told, *_notes(op, scope)),
+            notes=(*told, *_notes(scope)),
             skipped=tuple(sweep.skipped),
         )
 
 
-def _notes(op: Op | None, scope: str) -> Iterable[Note]:
+def _notes(scope: str) -> Iterable[Note]:
     if scope:
         yield note("one-scope", f"scope {scope}: one curve for each scope, never pooled")
-    if op is None:
-        yield note("op-unknown", "nhalf knows no operation for this test: say --op")
 
 
 def _op(title: str) -> Op | None:
     for word, op in _OPS.items():
         if title.startswith(word):
             return op
-    try:
-        return Op.parse(title) if title else None
-    except InputError:
-        return None
+    return known_op(title)
 
 
 def _parse(lines: Iterable[Line], source: str) -> list[Table]:

@@ -149,8 +149,6 @@ class _Test:
             yield note("unit", "MB is 1e6 bytes")
         elif pair and "multi" not in self.title.casefold() and not self.library.startswith("MPI_"):
             yield note("half-round-trip", "the time is half of a round trip")
-        if not pair:
-            yield note("ranks-unknown", "the number of ranks is not in the log: say --ranks")
         if self.zero:
             yield note("zero-size", f"the row of size 0 took {self.zero} us; it is no point of the curve")
         if self.elided:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from nhalf.collective import Op
-from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import Event, Vocabulary, note
+from nhalf.evidence.readers.inference import known_op
 from nhalf.evidence.readers.numerals import MICROSECOND, decimals
 from nhalf.evidence.readers.protocol import Format
 from nhalf.evidence.readers.sweep import Sweep
-from nhalf.evidence.table import Note, Table
+from nhalf.evidence.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +41,7 @@ _VOCABULARY: Final = Vocabulary(
 )
 _NAME = re.compile(r"COMMS-RES-([a-z_0-9]+?)-(\w+)")
 _WORLD = re.compile(r"world[_-]size['\"]?[:=]? *(\d+)", re.IGNORECASE)
+_QUANTILES: Final = note("quantiles-over-ranks", "the quantiles are over ranks, not iterations; the median is used")
 _TOTAL: Final = frozenset({Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL})
 
 
@@ -54,7 +55,7 @@ class _File:
         return [self._table(name, dtype, sweep) for (_, name, dtype), sweep in self.sweeps.items() if sweep]
 
     def _table(self, name: str, dtype: str, sweep: Sweep) -> Table:
-        op = _op(name)
+        op = known_op(name.removesuffix("_base").removesuffix("v"))
         ranks, told = sweep.ranks(op, self.ranks)
         return Table(
             file=self.source,
@@ -66,22 +67,9 @@ class _File:
             size_is="total" if op in _TOTAL else "message" if op else "",
             dtype=dtype,
             points=tuple(sweep.points),
-            notes=(*_notes(op), *told),
+            notes=(_QUANTILES, *told),
             skipped=tuple(sweep.skipped),
         )
-
-
-def _notes(op: Op | None) -> Iterable[Note]:
-    yield note("quantiles-over-ranks", "the quantiles are over ranks, not over iterations; the median is used")
-    if op is None:
-        yield note("op-unknown", "nhalf knows no operation of this name: say --op")
-
-
-def _op(name: str) -> Op | None:
-    try:
-        return Op.parse(name.removesuffix("_base").removesuffix("v"))
-    except InputError:
-        return None
 
 
 def _parse(lines: Iterable[Line], source: str) -> list[Table]:

@@ -82,7 +82,7 @@ def _without_rows(name: str, error: InputError) -> Table:
 
 def _read_one(source: Source, chosen: Reader | None, *, in_folder: bool) -> list[Table]:
     if source.is_parquet():
-        return parquet.read(source.binary(), source.name)
+        return [checked(table) for table in parquet.read(source.binary(), source.name)]
     tables, rows, error = _tables(source, chosen)
     if _is_poor(tables):
         for other in rewritings(source):

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from nhalf.collective import Mode, Op
-from nhalf.errors import InputError
-from nhalf.evidence.readers.columns import note, skip, timed
-from nhalf.evidence.readers.inference import ratio, settled
+from nhalf.evidence.readers.columns import skip, timed
+from nhalf.evidence.readers.inference import known_op, ratio, settled
 from nhalf.evidence.readers.numerals import GIGABYTE_PER_S, MICROSECOND, decimals, integer, real
 from nhalf.evidence.readers.protocol import Format
 from nhalf.evidence.table import Point, Skipped, Table
@@ -40,10 +39,7 @@ class _Test:
 
     @property
     def op(self) -> Op | None:
-        try:
-            return Op.parse(self.settings.get("Collective", "").rstrip("v"))
-        except InputError:
-            return None
+        return known_op(self.settings.get("Collective", "").rstrip("v"))
 
     def row(self, line: Line, tokens: Sequence[str]) -> None:
         if len(tokens) != self.left + len(self.order) or decimals(tokens[-1]) < decimals(self.last):
@@ -87,7 +83,7 @@ class _Test:
             dtype=self.settings.get("Datatype", ""),
             label=self.settings.get("Memory type", ""),
             points=tuple(self.points),
-            notes=told if op else (*told, note("op-unknown", "the operation is not in the log: say --op")),
+            notes=told,
             skipped=tuple(self.skipped),
         )
 

@@ -1,4 +1,4 @@
-"""Asking: a command of the command line, run in this process, whose answer comes back as an object."""
+"""Asking: a command of the command line, run in this process, whose answer comes back as a view."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nhalf.answers.answer import Answer
 from nhalf.cli import nhalf as commands
 from nhalf.cli import output
 from nhalf.errors import InputError, NoAnswerError, did_you_mean
+from nhalf.report.view import Said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def ask(name: str, *arguments: object, **flags: object) -> Answer:
+def ask(name: str, *arguments: object, **flags: object) -> Said:
     """Return the answer of a command: arguments as on its line, flags by their names with `_` for `-`.
 
     A list is what commas part, or several of a flag that may be repeated; True sets a switch; None leaves a flag out.
 
-    >>> ask("link", "5us", "400GB/s").half_size_bytes
+    >>> ask("link", "5us", "400GB/s").view.document()["half_size_bytes"]
     2000000.0
 
     Raises
@@ -42,12 +42,12 @@ def ask(name: str, *arguments: object, **flags: object) -> Answer:
         except NoAnswerError as error:
             if not kept.views:
                 raise
-            return Answer(kept.views[-1], problem=str(error), warnings=kept.warnings)
+            return Said(view=kept.views[-1], problem=str(error), warnings=kept.warnings)
         except click.ClickException as error:
             raise InputError(error.format_message(), where=f"nhalf.{name}") from error
     if not kept.views:
         raise InputError("the command has no answer to return", where=f"nhalf.{name}", do="run it on the command line")
-    return Answer(kept.views[-1], warnings=kept.warnings)
+    return Said(view=kept.views[-1], warnings=kept.warnings)
 
 
 def _words(command: click.Command, flags: Mapping[str, object]) -> list[str]:
