@@ -9,7 +9,7 @@ import pytest
 from tests.cli.command import detailed, invoke
 
 import nhalf
-from nhalf.decide.link_share import exchanged
+from nhalf.decide.comparison import exchanged
 
 WIDER = 1.0001
 """So little wider that a library runs the same algorithm."""
