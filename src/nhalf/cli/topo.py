@@ -13,7 +13,7 @@ from nhalf.cli import output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.cli.quantities import Count
 from nhalf.errors import InputError
-from nhalf.evidence.readers.detection import text_of
+from nhalf.evidence.readers.detection import parsed
 from nhalf.evidence.readers.source import sources
 from nhalf.evidence.readers.topo import read
 from nhalf.files.writing import write_text
@@ -38,7 +38,7 @@ def topo(source: str, system: str | None, pcie: int | None, save: str | None) ->
         do = "add --on SYSTEM: the system of the catalogue that the rest of yours is like"
         raise InputError("--save is given without --on", where="--save", do=do)
     log = sources(source)[0][0]
-    found = machine(read(text_of(log), where=log.name), on=system, pcie=pcie)
+    found = machine(parsed(log, lambda text: read(text, where=log.name)), on=system, pcie=pcie)
     if save and system:
         name = "-".join(re.findall(r"[a-z0-9]+", Path(save).stem.casefold())) or "my-box"
         like = store.find("system", system, where="--on")
