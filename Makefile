@@ -29,7 +29,7 @@ ROOMS := \
   'trace tests/golden/trace/tp2_slow1'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz bench format clean python
+.PHONY: help demo dev test fuzz bench format clean python
 .DELETE_ON_ERROR:
 
 help:
@@ -62,14 +62,17 @@ demo: $(CORE)
 	@set -e; for words in $(ROOMS); do \
 	  printf '\n$$ nhalf %s\n' "$$words"; $(BIN)/nhalf $$words | sed -n 1,2p; done
 
-# pytest comes last: its closing lines are the verdict. The test bed measures times, so nothing runs beside it.
+dev: $(DEV)
+
+# pytest comes last: its closing lines are the verdict. The test bed measures times, so nothing runs beside it; what it
+# skips is told again at the very end.
 test: $(DEV)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/testbed
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 fuzz: $(DEV)
 	$(BIN)/python -m tests.fuzz.campaign --inputs 100000 --workers $(WORKERS)

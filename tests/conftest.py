@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,24 @@ if TYPE_CHECKING:
 settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile("repeatable")
+
+
+_SKIPPED = "nhalf/skipped-in-the-test-bed"
+"""Where the run of the test bed leaves what it skipped for the run after it, whose closing line is the verdict."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Keep what the test bed skipped, or tell it again: with `-rs` skips are the last thing before the closing line."""
+    if not hasattr(config, "cache") or config.cache is None:
+        return
+    skipped = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())]
+    if any("testbed" in str(each) for each in config.args):
+        config.cache.set(_SKIPPED, skipped)
+        return
+    for reason, count in Counter(config.cache.get(_SKIPPED, [])).items():
+        terminalreporter.write_line(f"SKIPPED [{count}] tests/testbed: {reason.removeprefix('Skipped: ')}")
+    if len(config.args) > 1:  # the whole suite, as `make test` runs it
+        config.cache.set(_SKIPPED, [])
 
 
 @pytest.fixture

@@ -20,8 +20,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist, fmean, median, quantiles
+from typing import TYPE_CHECKING
 
 from nhalf.catalog.curves import COLUMNS, version_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 SOURCE, DATE = "aiconfigurator-core-0.12.0", "2026-09"
 LATER = ("aisimulate-0.13.0", "2026-10")
@@ -113,12 +117,37 @@ def main() -> None:
 
 def read(*paths: Path) -> dict[str, Curves]:
     """Return the measured times of every system; those of tables after the first, of the systems that are added."""
+    return _systems(
+        row
+        for path in paths
+        for row in _rows(path)
+        if path == paths[0] or (row["system"] in ADDED and row["kernel"] not in LEFT_OUT)
+    )
+
+
+def read_all(*paths: Path) -> dict[str, Curves]:
+    """Return the measured times of every system inside one node or rack, those of a host left out."""
+    racks = ("gb200", "gb300")
+    return _systems(
+        row
+        for path in paths
+        for row in _rows(path)
+        if row["kernel"] not in LEFT_OUT and (row["ranks"] == row["ranks_per_node"] or row["system"] in racks)
+    )
+
+
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table, packed or not."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def _systems(rows: Iterable[dict[str, str]]) -> dict[str, Curves]:
+    """Return the curves of every system."""
     systems: dict[str, Curves] = defaultdict(lambda: defaultdict(dict))
-    for path in paths:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                if path == paths[0] or (row["system"] in ADDED and row["kernel"] not in LEFT_OUT):
-                    _add(systems, row)
+    for row in rows:
+        _add(systems, row)
     return dict(sorted(systems.items()))
 
 

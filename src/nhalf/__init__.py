@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nhalf.answers.commands import buy as buy
     from nhalf.answers.commands import compare as compare
     from nhalf.answers.commands import crossover as crossover
+    from nhalf.answers.commands import doctor as doctor
     from nhalf.answers.commands import plan as plan
     from nhalf.answers.commands import simulate as simulate
     from nhalf.answers.commands import trace as trace
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 __all__ = [
     "Answer", "Decoded", "Fit", "Link", "Sample", "Scenario", "Term", "__version__", "buy", "compare",
-    "crossover", "decode", "fit", "load", "plan", "prefill", "read", "simulate", "trace", "whatif",
+    "crossover", "decode", "doctor", "fit", "load", "plan", "prefill", "read", "simulate", "trace", "whatif",
 ]  # fmt: skip
 
 _HOMES = {
@@ -54,7 +55,9 @@ _HOMES = {
     "load": "nhalf.loading",
     "prefill": "nhalf.predict.prefill",
     "read": "nhalf.evidence.reading",
-    **dict.fromkeys(("buy", "compare", "crossover", "plan", "simulate", "trace", "whatif"), "nhalf.answers.commands"),
+    **dict.fromkeys(
+        ("buy", "compare", "crossover", "doctor", "plan", "simulate", "trace", "whatif"), "nhalf.answers.commands"
+    ),
 }
 
 

@@ -46,6 +46,8 @@ class Remedies:
     all-reduce's message over what its activation dtype makes it. `fused_norms` is the share of all-reduces whose kernel
     does the addition and norm that follow, and `overlap_share` the share of communication that may run under a pass's
     reads and arithmetic. With `two_batches` a batch passes as two halves, one computing while the other communicates.
+    Another kernel takes `all_reduce_factor` of an all-reduce's isolated time, `all_reduce_saved_s` [s] less of it, or
+    `all_reduce_s` [s] for the message of one sequence, 0 where it is as it is; never less than what its bytes take.
     `kernel_bypass` says whether messages between nodes avoid the kernel's network stack ("" as the link is known);
     `bypassed_s` and `through_kernel_s` [s] are what that adds to the latency of the link (less than 0 for a saving).
     """
@@ -55,6 +57,9 @@ class Remedies:
     fused_norms: Quantity = 0.0
     overlap_share: Quantity = 0.0
     two_batches: bool = False
+    all_reduce_factor: Quantity = 1.0
+    all_reduce_saved_s: Quantity = 0.0
+    all_reduce_s: Quantity = 0.0
     kernel_bypass: Literal["", "on", "off"] = ""
     bypassed_s: Quantity = 0.0
     through_kernel_s: Quantity = 0.0

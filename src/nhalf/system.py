@@ -20,7 +20,8 @@ class System:
     `curves` were measured on `measured_fabric`; a what-if changes `fabric` and moves them by the difference of the
     law. `curve_factor` multiplies a measured time: 1, with the spread of repeated measurements as its interval.
     `routed` are the measured ways of tokens to experts and back. `transport` is what a collective pays to the network
-    stack between nodes, None where they are joined by no NICs of a known kind.
+    stack between nodes, None where they are joined by no NICs of a known kind. `like` names the system of the
+    catalogue that a cluster of the user's is like, where it is one.
     """
 
     name: str
@@ -31,3 +32,4 @@ class System:
     curve_factor: Quantity = 1.0
     routed: tuple[RoutedCurve, ...] = ()
     transport: Transport | None = None
+    like: str = ""

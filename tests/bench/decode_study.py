@@ -10,6 +10,7 @@ Constants are refitted in each fold, never chosen by it.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -145,13 +146,19 @@ def below_full(runs: Evidence) -> Callable[[Indices], Iterator[tuple[Mask, Mask]
     return parts
 
 
-def anchors(runs: Evidence, family: Array, curves: Array) -> Array:
-    """Return the errors on each curve (same everything but the load) after one of its points is told."""
+def anchors(runs: Evidence, family: Array, curves: Array, only: str = "") -> Array:
+    """Return the errors on each curve (same everything but the load) after one of its points is told.
+
+    With `only`, that constant alone moves.
+    """
     found = []
     fitted = {}
     for name in np.unique(family):
         constants = runs.take(family != name).fit(PRIOR, correlation=ONE_EACH).constants
         fitted[name] = PRIOR.around(constants)
+        if only:
+            fixed = {each: sd if each == only else 1e-4 * sd for each, sd in PRIOR.log_sd.items()}
+            fitted[name] = replace(fitted[name], log_sd=fixed)
     for name in np.unique(curves):
         inside = np.flatnonzero(curves == name)
         if len(inside) > 1:
@@ -257,10 +264,10 @@ def study(path: Path) -> None:
     layout = ("tp", "attention_dp", "moe_tp", "moe_ep")
     for name, names in (("curve", (*layout, "isl", "osl")), ("layout", layout)):
         line(f"known stack, unseen {name}", other_curves(runs, family, joined_texts(table, runs, names)))
-    line(
-        "one anchor on the curve",
-        anchors(runs, family, joined_texts(table, runs, (*layout, "isl", "osl", "engine_version"))),
-    )
+    one_curve = joined_texts(table, runs, (*layout, "isl", "osl", "engine_version"))
+    line("one anchor on the curve", anchors(runs, family, one_curve))
+    for only in ("layer_time_s", "memory_efficiency"):
+        line(f"one anchor, moves {only}", anchors(runs, family, one_curve, only))
     loads = joined_texts(table, runs, ("isl", "osl", "concurrency", "engine_version"))
     plain = np.array([
         (table.column("moe_ep")[row] or "1") == "1" and (table.column("attention_dp")[row] or "1") == "1"

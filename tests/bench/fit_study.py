@@ -5,7 +5,8 @@
 The table of measured collectives has the columns system, library, version, mode, op, kernel, dtype, ranks, bytes and
 time_us. Repeats are reduced to medians and copies of a curve are dropped. Each task leaves points out, fits the rest
 and predicts what was left out: the median and the 90 % quantile of the relative error, the share of times inside the
-80 % band, and the goal where there is one.
+80 % band, and the goal where there is one. A second table asks how often the intervals of the latency and bandwidth of
+a few of a sweep's sizes hold those of the whole sweep.
 """
 
 from __future__ import annotations
@@ -167,8 +168,51 @@ TASKS: dict[str, tuple[Callable[..., Iterator[Held]], str]] = {
 }
 
 
+CUTS: dict[str, Callable[[Array, np.random.Generator], Indices]] = {
+    "two sizes, the ends": lambda p, _: np.array([0, len(p) - 1]),
+    "three sizes": lambda p, random: np.sort(random.choice(len(p), 3, replace=False)),
+    "five sizes": lambda p, random: np.sort(random.choice(len(p), 5, replace=False)),
+    "every third size": lambda p, _: np.arange(0, len(p), 3),
+    "from 64 KiB on": lambda p, _: np.flatnonzero(p[:, 0] >= 2**16),
+    "from 1 MiB on": lambda p, _: np.flatnonzero(p[:, 0] >= 2**20),
+    "up to 1 MiB": lambda p, _: np.flatnonzero(p[:, 0] <= 2**20),
+    "up to 8 MiB": lambda p, _: np.flatnonzero(p[:, 0] <= 2**23),
+}
+"""What is left of a sweep, whose latency and bandwidth are then compared with those of the whole."""
+
+
+def parameters(curves: dict[Key, Group]) -> None:
+    """Print how often the 95 % intervals of what is left of a sweep hold the latency and bandwidth of the whole."""
+    heads = f"{'curves':>8}{'told':>7}{'hold':>7}{'bounds hold':>13}{'width':>8}{'off':>8}"
+    print(f"\n{'left of a sweep':24}{'value':>10}{heads}")
+    random = np.random.default_rng(5)
+    rows: dict[tuple[str, str], list[tuple[bool, bool, float, float]]] = defaultdict(list)
+    for key, group in curves.items():
+        for ranks, points in group.items():
+            whole = fitted(key, {ranks: points}).curves[0]
+            for cut, choose in CUTS.items():
+                at = choose(points, random)
+                part = fitted(key, {ranks: points[at]}).curves[0] if len(at) > 1 else None
+                for name, seen in (("latency", whole.on_floor), ("bandwidth", whole.on_ceiling)):
+                    truth, found = getattr(whole, name), part and (getattr(part, name) or part.limits.get(name))
+                    if truth is None or not seen or not found:
+                        continue
+                    told = getattr(part, name) is not None
+                    held = (found.low or 0.0) <= truth.value <= (found.high or np.inf)
+                    width = (found.high or np.inf) / found.low if found.low and told else np.nan
+                    rows[cut, name].append((told, held, width, abs(found.value / truth.value - 1.0)))
+    for (cut, name), found in rows.items():
+        told, held, width, off = np.array(found, dtype=float).T
+        known = told > 0
+        rest = f"{100 * held[~known].mean():.0f}%" if (~known).any() else "-"
+        print(
+            f"{cut:24}{name:>10}{len(told):8}{100 * known.mean():6.0f}%{100 * held[known].mean():6.0f}%{rest:>13}"
+            f"{np.nanmedian(width):7.2f}x{100 * np.median(off[known]):7.1f}%"
+        )
+
+
 def main(path: Path) -> None:
-    """Print the table."""
+    """Print the tables."""
     curves = read(path)
     print(f"{sum(map(len, curves.values()))} curves of {len({key.system for key in curves})} systems")
     print(f"{'held out':44}{'points':>8}{'median':>9}{'p90':>8}{'inside 80 % band':>18}  goal")
@@ -181,6 +225,7 @@ def main(path: Path) -> None:
             f"{name:44}{len(true):8}{100 * np.median(error):8.1f}%{100 * np.quantile(error, 0.9):7.1f}%"
             f"{100 * inside:17.1f}%  {goal}"
         )
+    parameters(curves)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ ELSEWHERE = {
     "trace",
     "sweep",
     "lint",
+    "live",
+    "tune",
     "catalog",
     "completion",
     "explain",

@@ -15,7 +15,9 @@ RUN = [
     for lines in EXAMPLES.values()
     for line in lines
     if line.startswith("nhalf ")
-    and not any(part in line for part in (".csv", ".json", ".toml", ".log", ".txt", "/ ", "profiles/", "before/"))
+    and not any(
+        part in line for part in (".csv", ".json", ".toml", ".log", ".txt", "/ ", "profiles/", "before/", "http:")
+    )
     and "measure" not in line
 ]
 """Examples that need no file of the user's."""

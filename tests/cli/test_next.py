@@ -62,7 +62,7 @@ QUESTIONS = {
     "lint": ("lint", "curve.csv"),
     "doctor": ("doctor", str(LOGS / "nccl_tests" / "2025-06_all_reduce.txt"), "--on", "h100-sxm"),
     "fit": ("fit", "line.csv", "--nodes", "1", "--mode", "graph"),
-    "fit with links": ("fit", "line.csv", "--nodes", "2", "--mode", "graph", "-o", "links.toml"),
+    "fit with links": ("fit", "line.csv", "--nodes", "2", "--mode", "graph", "-o", "mine.toml", "--like", "h100-sxm"),
     "predict": ("predict", "runs.csv", "-o", "out.csv"),
     "validate": ("validate", "runs.csv", "--engine", "sglang"),
     "calibrate": ("calibrate", "runs.csv", "--engine", "sglang"),
@@ -104,7 +104,7 @@ def test_a_trace_is_followed_by_a_command_too() -> None:
 def test_a_trace_without_links_is_followed_by_how_to_measure_them() -> None:
     *measured, traced = following(detailed("trace", str(TRACE), columns=80))
     assert [words[:2] for words in measured] == [["nhalf", "measure"], ["nhalf", "fit"]]
-    assert traced == ["nhalf", "trace", str(TRACE), "--links", "links.toml"]
+    assert traced == ["nhalf", "trace", str(TRACE), "--links", "mycluster.toml"]
 
 
 @pytest.mark.parametrize(

@@ -71,13 +71,14 @@ def test_every_collective_has_a_page(arguments: tuple[str, ...], tmp_path: Path)
     assert (result.code, result.err) == (0, f"wrote {report}\n")
 
 
-def test_fit_writes_a_page_and_links(tmp_path: Path) -> None:
+def test_fit_writes_a_page_and_a_cluster(tmp_path: Path) -> None:
     has_extra()
-    report, links = tmp_path / "r.html", tmp_path / "links.toml"
-    result = invoke("fit", str(LOG), "--model", "llama-3.1-70b", "-o", str(report), "-o", str(links))
+    report, cluster = tmp_path / "r.html", tmp_path / "mine.toml"
+    result = invoke("fit", str(LOG), "--model", "llama-3.1-70b", "-o", str(report), "-o", str(cluster),
+                    "--like", "h100-sxm")  # fmt: skip
     assert result.code == 0
     assert sections(report)[:2] == ["latency", "messages"]
-    assert "latency" in links.read_text(encoding="utf-8")
+    assert "[[measured]]" in cluster.read_text(encoding="utf-8")
 
 
 def test_another_ending_is_refused_before_any_work() -> None:

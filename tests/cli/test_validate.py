@@ -34,7 +34,7 @@ def test_the_verdict_comes_first_and_the_next_command_last(runs: Path) -> None:
     assert result.code == 0
     page = result.out.splitlines()
     assert page[0].startswith("Predictions are ")
-    assert page[-1].startswith("  nhalf calibrate ")
+    assert page[-1].startswith("Next: nhalf calibrate ")
     assert "left out: 1 row with a quality_flag" in result.err
 
 
@@ -99,7 +99,8 @@ def test_one_row_is_no_median(tmp_path: Path) -> None:
 def test_many_doubtful_rows_fit_on_a_page(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text(HEADER + ROW.format(16, 0.0125, "") * 500, encoding="utf-8")
-    page = invoke("validate", str(path)).out
+    assert "Doubtful: 499 rows duplicate." in invoke("validate", str(path)).out
+    page = invoke("validate", str(path), "--detail").out
     assert "duplicate: 499 rows" in page
     assert "and 454 more, in the document" in " ".join(page.split())
     assert len(page.splitlines()) < 40

@@ -12,9 +12,10 @@ import pytest
 from tests.cli.command import invoke
 
 import nhalf
-from nhalf.answers import asking, commands, decoded
+from nhalf.answers import commands, decoded
 from nhalf.answers.answer import html
 from nhalf.breakdown import Term, walk
+from nhalf.cli import asking
 from nhalf.errors import InputError
 from nhalf.report.view import Bars, Brief
 
@@ -37,7 +38,7 @@ def test_a_room_named_after_a_command_is_the_command_too() -> None:
 
 def test_every_example_runs() -> None:
     for module in (asking, commands, decoded):
-        found = doctest.testmod(module)
+        found = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
         assert found.attempted
         assert not found.failed
 
@@ -71,7 +72,7 @@ def test_a_decoded_step_of_arrays_has_as_many_bands() -> None:
 def test_a_plan_is_short_and_has_what_it_had() -> None:
     found = nhalf.plan(MODEL, gpus=8, limits={"tpot": "20ms"}, **ON)
     assert len(repr(found)) < 300
-    assert found.chosen.layout.devices == 8
+    assert found.chosen.layout.devices * found.chosen.layout.replicas == 8
     assert "chosen" in dir(found)
     told = invoke("plan", MODEL, *FLAGS, "--gpus", "8", "--tpot", "20ms", "--json").document
     assert found.to_dict() == told
@@ -116,6 +117,13 @@ def test_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     found = nhalf.crossover(MODEL, on="h100-sxm")
     assert found.verdict
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_doctor_is_an_answer() -> None:
+    log = Path(__file__).parents[1] / "logs" / "nccl_tests" / "2025-06_all_reduce.txt"
+    found = nhalf.doctor(log, on="h100-sxm")
+    assert found.to_dict()["normal"] is True
+    assert "This is normal" in repr(found)
 
 
 def test_a_trace_is_an_answer() -> None:

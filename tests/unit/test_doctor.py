@@ -16,9 +16,9 @@ from nhalf.doctor import history, pairs
 from nhalf.doctor.advice import ADVICE
 from nhalf.doctor.clues import Facts, clues, of_matrix
 from nhalf.doctor.diagnosis import Case, weighed
-from nhalf.doctor.examination import examined
+from nhalf.doctor.examination import Examination, examined
 from nhalf.doctor.faults import FAULTS, UNKNOWN, Fault, effect
-from nhalf.doctor.yardstick import Known, yardstick
+from nhalf.doctor.yardstick import Known, bus_ceiling, is_across, yardstick
 from nhalf.evidence.fit import fit
 from nhalf.evidence.readers import topo
 from nhalf.evidence.table import Point, Table
@@ -124,6 +124,51 @@ def test_faster_than_usual_is_no_symptom_and_beyond_twice_the_links_is_no_measur
     assert causes[0].code == "host-timed"
 
 
+def test_the_trays_of_a_rack_are_no_nodes() -> None:
+    system = store.system("gb200-nvl72")[0]
+    assert not is_across(curve([(2**20, 40.0)], ranks=16, nodes=4), system)
+    assert is_across(curve([(2**20, 40.0)], ranks=144, nodes=36), system)
+    assert is_across(curve([(2**20, 40.0)], ranks=8, nodes=2), store.system("h100-sxm")[0])
+
+
+def test_an_all_to_all_sends_over_the_nics_only_what_leaves_its_node() -> None:
+    rows = [(2**30, 1e4), (2**31, 2e4)]
+    system = store.system("h100-sxm")[0]
+    over = bus_ceiling(curve(rows, ranks=16, nodes=2, op=Op.ALL_TO_ALL), system)
+    assert over == pytest.approx(50e9 * (15 / 16) / (1 / 2))
+    assert bus_ceiling(curve(rows, ranks=16, nodes=2), system) == pytest.approx(400e9)
+    assert bus_ceiling(curve(rows, ranks=8, op=Op.ALL_TO_ALL), system) == pytest.approx(450e9)
+
+
+@pytest.mark.parametrize(("times", "wrong"), [(1.9, False), (2.2, True)])
+def test_twice_the_links_is_the_end_of_what_can_be(times: float, wrong: bool) -> None:  # noqa: FBT001
+    rows = [(size, max(6.0, 1e6 * size * 1.75 / (times * 450e9))) for size in made.SIZES]
+    causes = examined([curve(rows)], known("h100-sxm"), ())[2]
+    assert (causes[0].code == "host-timed") is wrong
+
+
+@pytest.mark.parametrize(("times", "apart"), [(1.3, False), (2.0, True)])
+def test_runs_of_the_same_that_differ_speak_for_other_jobs(times: float, apart: bool) -> None:  # noqa: FBT001
+    healthy = made.inside("h100-sxm")
+    runs = [curve(healthy.rows), curve([(size, time * times) for size, time in healthy.rows])]
+    causes = {cause.code: cause for cause in examined(runs, known("h100-sxm"), ())[2]}
+    assert any("runs of the same" in text for text in causes["other-jobs"].for_) is apart
+
+
+@pytest.mark.parametrize(
+    ("odds", "normal"), [(0.6, True), (0.51, True), (0.49, None), (0.26, None), (0.24, False), (None, None)]
+)
+def test_odds_decide_what_is_normal(odds: float | None, normal: bool | None) -> None:  # noqa: FBT001
+    assert Examination(system="h100-sxm", normal_odds=odds).normal is normal
+
+
+@pytest.mark.parametrize(("count", "side"), [(8, -1), (5, -1), (4, 1), (1, 1)])
+def test_half_of_the_nics_and_fewer_speak_for_rails(count: int, side: int) -> None:
+    line = "NET/IB : Using " + " ".join(f"[{place}]mlx5_{place}:1/IB" for place in range(count)) + " [RO]; OOB eth0"
+    (clue,) = clues(Facts().take(line), nics_per_node=8.0, nic_gbit=400.0)
+    assert clue.weight * side > 0
+
+
 def test_a_clue_decides_between_faults_that_look_alike() -> None:
     healthy = made.across()[0]
     rows = made.capped(healthy, 0.5 * healthy.nics)
@@ -164,6 +209,7 @@ def test_slow_pairs_are_found_and_no_others() -> None:
     assert {pair.ends for pair in found.slow} == {("n1", "n4"), ("n4", "n6")}
     assert found.common == "n4"
     assert found.pairs[0].ratio == pytest.approx(1.5, rel=0.03)
+    assert matrix_of({(0, 1): 1.3, (2, 3): 1.3, (0, 4): 1.3}).common == ""
     assert matrix_of({}).slow == ()
     assert matrix_of({(1, 4): 1.05}).slow == ()
 
@@ -216,6 +262,14 @@ def test_a_change_of_level_has_its_day_and_versions() -> None:
     assert (found.day, found.version_before, found.version_after) == ("2026-11-07", "2.18", "2.21")
     assert found.value == "bandwidth"
     assert found.ratio == pytest.approx(1 / 1.3, rel=0.03)
+
+
+def test_the_last_run_alone_is_told_and_no_single_one_before() -> None:
+    rng = random.Random(5)  # noqa: S311  no secret
+    factors = [rng.lognormvariate(0, 0.01) for _ in range(8)]
+    (found,) = history.changes(dated([*factors, 1.3], [""] * 9))
+    assert (found.day, found.runs_after) == ("2026-11-09", 1)
+    assert history.changes(dated([1.0, 1.0, 1.0, 1.3], [""] * 4)) == []
 
 
 def test_noise_a_single_bad_day_and_a_small_step_are_no_change() -> None:

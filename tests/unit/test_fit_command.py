@@ -13,16 +13,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nhalf.catalog import store
-from nhalf.catalog.build import link
-from nhalf.catalog.reading import convert_each, parse
-from nhalf.catalog.schema import NamedLink
 from nhalf.cli.fit import fit as command
 from nhalf.errors import InputError, NhalfError, NoAnswerError, WeakEvidenceError
 from nhalf.evidence import gate
 from nhalf.evidence.comparison import compare
 from nhalf.evidence.fit import Fit, fit
 from nhalf.evidence.reading import read
-from nhalf.report.fit_links import write_links
+from nhalf.report.fit_links import link_tables
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
@@ -300,41 +297,36 @@ def test_two_logs_that_are_named_are_compared_with_the_first(log: str, tmp_path:
     assert crossing["low_bytes"] < truth < crossing["high_bytes"]
     assert crossing["batch"] == pytest.approx(crossing["size_bytes"] / 16384, abs=1)
     assert "there is one log" in failed(run(log, "--compare"), InputError)
+    assert "FILE..." not in run(before, log, "--compare").output
+
+
+def test_a_floor_ten_times_above_any_plausible_one_waits() -> None:
+    (slow,) = fit(columns(600.0) | {"mode": ["host"] * len(SIZES)}, system=store.system("h100-sxm")[0]).curves
+    (text,) = [note.text for note in slow.notes if note.code == "not-the-link"]
+    assert "over 90 % of this is waiting for another rank (skew, host, scheduling), no link change helps" in text
+    (less,) = fit(columns(300.0), system=store.system("h100-sxm")[0]).curves
+    (text,) = [note.text for note in less.notes if note.code == "not-the-link"]
+    assert "waiting" not in text
+    assert slow.misconfigured  # nothing is written from it, so that no link swallows the waiting
 
 
 # ------------------------------------------------------------------------------------------------- links
 
 
-def links(text: str) -> dict[str, tuple[float, float, str]]:
-    entries = convert_each(parse(text, where="links", dates={})["links"], NamedLink, where="links")
-    found: dict[str, tuple[float, float, str]] = {}
-    for name, entry in entries.items():
-        built, origins = link(entry, where=name)
-        found[name] = (float(built.latency_s), float(built.bandwidth_bytes_per_s), origins["latency_s"].kind)
-    return found
+def messages(latency_us: float = 5.0, bandwidth_gb_s: float = 40.0) -> dict[str, object]:
+    return columns(latency_us, bandwidth_gb_s, ranks=2) | {"op": ["send-recv"] * len(SIZES), "nodes": [1] * len(SIZES)}
 
 
-def test_the_link_file_is_a_catalogue_of_links() -> None:
-    found = links(write_links(fit(columns() | {"nodes": [1] * len(SIZES)}), date="2026-11-29"))
-    assert set(found) == {"intra-node", "all-reduce-8-intra-node"}
-    latency, bandwidth, kind = found["intra-node"]
-    assert latency == pytest.approx(15.6e-6 / 14, rel=0.02)  # 2 (K - 1) steps of a ring
-    assert bandwidth == pytest.approx(250e9 * 14 / 8, rel=0.02)  # bus bandwidth
-    assert kind == "fitted"
+def test_messages_between_two_ranks_are_a_link_with_intervals() -> None:
+    link = link_tables(fit(messages()), date="2026-11-29")["fabric"]["intra_node"]
+    assert float(link["latency"]["value"].split()[0]) == pytest.approx(5e-6, rel=0.02)
+    assert float(link["bandwidth"]["value"].split()[0]) == pytest.approx(40e9, rel=0.02)
+    assert float(link["latency"]["low"].split()[0]) < 5e-6 < float(link["latency"]["high"].split()[0])
+    assert link["bandwidth"]["direction"] == "one_way"
 
 
-def test_several_ranks_take_the_launch_out_of_the_latency() -> None:
-    parts = [columns(latency_us=5.0 + 2 * (k - 1) * 0.8, ranks=k, seed=k) for k in (2, 4, 8)]
-    together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    latency, _, _ = links(write_links(fit(together), date="2026-11-29"))["intra-node"]
-    assert latency == pytest.approx(0.8e-6, rel=0.05)
-
-
-def test_between_nodes_only_the_steps_that_cross_them_count_and_the_nics_are_shared() -> None:
-    across = columns(46.0, 192.0, ranks=16) | {"nodes": [2] * len(SIZES)}
-    latency, bandwidth, _ = links(write_links(fit(across), date="2026-11-29"))["inter-node"]
-    assert latency == pytest.approx(46e-6 / 4, rel=0.02)  # a ring of two nodes crosses four times
-    assert bandwidth == pytest.approx(192e9 * 2 * 15 / 16 / 8, rel=0.02)  # bus bandwidth over the 8 NICs of a node
+def test_a_collective_is_no_link() -> None:
+    assert link_tables(fit(columns() | {"nodes": [1] * len(SIZES)}), date="2026-11-29") == {}
 
 
 def test_rings_over_every_nic_of_a_node_are_not_above_the_link() -> None:
@@ -355,13 +347,11 @@ def test_microseconds_read_as_seconds_are_an_error_of_units(tmp_path: Path) -> N
     assert "counts more than" not in result.output
 
 
-def test_the_next_command_uses_the_links_that_were_written(log: str, tmp_path: Path) -> None:
-    target = str(tmp_path / "links.toml")
-    result = run(log, "-o", target, "--model", "qwen3-32b")
+def test_the_next_command_uses_the_cluster_that_was_written(log: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "mine.toml")
+    result = run(log, "-o", target, "--model", "qwen3-32b", "--like", "h100-sxm")
     assert f"wrote {target}" in result.stderr
-    assert f"nhalf decode qwen3-32b --on h100-sxm --tp 8 --links {target}" in " ".join(
-        result.stdout.replace("\\\n", "").split()
-    )
+    assert f"nhalf decode qwen3-32b --on {target} --tp 8" in " ".join(result.stdout.replace("\\\n", "").split())
 
 
 def test_after_a_log_of_sockets_nobody_is_sent_to_nccl_tests() -> None:
@@ -375,14 +365,17 @@ def test_wrong_results_stand_in_the_first_line_and_no_link_is_taken_from_them() 
     told = " ".join(run(str(log)).stdout.split())
     assert told.startswith("all-reduce on 8 ranks, 1 node, host (back to back): WRONG RESULTS at 64 KiB")
     assert "take no link from this log, and run again. Next: all_reduce_perf -b 8" in told
-    assert "links.toml" not in told
+    assert "mycluster.toml" not in told
 
 
-def test_a_fit_without_a_link_writes_no_file(tmp_path: Path) -> None:
-    short = {name: cells[:8] for name, cells in columns().items()}
-    result = run(write_csv(tmp_path / "short.csv", short), "-o", str(tmp_path / "links.toml"))
-    assert "no curve holds both" in failed(result, WeakEvidenceError)
-    assert not (tmp_path / "links.toml").exists()
+def test_a_log_without_ranks_writes_no_file(tmp_path: Path) -> None:
+    text = "size_bytes,seconds\n" + "".join(f"{size},{1e-5 + size / 1e10}\n" for size in SIZES)
+    short = tmp_path / "short.csv"
+    short.write_text(text, encoding="utf-8")
+    target = tmp_path / "mine.toml"
+    result = run(str(short), "--op", "all-reduce", "-o", str(target), "--like", "h100-sxm")
+    assert "no log holds a link or a collective that a step waits for" in failed(result, WeakEvidenceError)
+    assert not target.exists()
 
 
 # ------------------------------------------------------------------------------------------------- samples of logs

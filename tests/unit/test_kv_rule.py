@@ -28,11 +28,11 @@ HEADER = ("model", "system", "engine", "context", "concurrency", "tp")
     [
         ("llama-3.1-70b", "h100-sxm", "bf16", "bf16 weights in vllm", (1.0, 2.0)),
         ("gpt-oss-120b", "b200-sxm", "fp8", "mxfp4 weights on Blackwell", (1.0, 2.0)),
-        ("llama-3.1-70b-fp8", "h100-sxm", "fp8", "the config says so", (1.0, 1.0)),
-        ("llama-3.1-70b-fp8", "b200-sxm", "fp8", "the config says so", (1.0, 1.0)),
+        ("llama-3.1-70b-fp8", "h100-sxm", "bf16", "fp8 weights in vllm", (1.0, 2.0)),
+        ("llama-3.1-70b-fp8", "b200-sxm", "fp8", "fp8 weights on Blackwell", (1.0, 2.0)),
     ],
 )
-def test_every_command_takes_what_servers_mostly_run_and_a_config_that_asks_for_8_bits_is_obeyed(
+def test_every_command_takes_what_servers_mostly_run(
     model: str, system: str, dtype: str, words: str, ends: tuple[float, float]
 ) -> None:
     loaded = scenarios(Request(model=model, systems=(system,), degrees=Degrees(tp=(4,)), batches=(64,)))
@@ -46,6 +46,13 @@ def test_every_command_takes_what_servers_mostly_run_and_a_config_that_asks_for_
         origin = scenario.origins["workload.kv_bytes"]
         assert (scenario.workload.kv_dtype, origin.kind, (origin.low, origin.high)) == (dtype, "assumed", ends)
         assert scenario.residual == loaded.scenarios[0].residual > (0.0, 0.0)
+
+
+def test_a_config_that_asks_for_8_bits_is_obeyed_by_an_engine_that_follows_it() -> None:
+    scenario = nhalf.load("llama-3.1-70b-fp8", on="h100-sxm", tp=4, engine="trtllm")
+    origin = scenario.origins["workload.kv_bytes"]
+    assert (scenario.workload.kv_dtype, origin.low, origin.high) == ("fp8", 1.0, 1.0)
+    assert "the config says so" in origin.locator
 
 
 def test_a_cache_that_is_stated_is_no_assumption() -> None:

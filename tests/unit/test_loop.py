@@ -180,8 +180,8 @@ def loop(batch: int, each_ns: float, *, wait_ns: float = 0.0, late: float = 0.0,
                "count_per_token": 64}  # fmt: skip
     visit = {"token": 64 * (each_ns + wait_ns), "steps": {"all-reduce": [64 * each_ns, 64 * wait_ns]},
              "calls": {"all-reduce": each_ns}, "late": {"0": 0.0, "1": late}, "waits": True}  # fmt: skip
-    return {"tp": 2, "pp": 1, "ep": 1, "batch": batch, "variant": variant, "computes": False, "number": "f32",
-            "messages": [message], "rounds": [visit] * 6}  # fmt: skip
+    return {"tp": 2, "pp": 1, "ep": 1, "batch": batch, "ranks": 2, "variant": variant, "computes": False,
+            "number": "f32", "messages": [message], "rounds": [visit] * 6}  # fmt: skip
 
 
 def run(*loops: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from tests.ends import band
 import nhalf
 from nhalf.decide.candidates import Wish
 from nhalf.decide.search import Plan, search
-from nhalf.report.plan_ranking import rankings
+from nhalf.report.plan_page import rankings
 
 pytest.importorskip("altair", reason="the extra [report] is not installed")
 

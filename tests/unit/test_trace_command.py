@@ -137,7 +137,7 @@ def test_the_screen_says_the_verdict_first_and_the_next_command_last() -> None:
         "Read", "Budget of a step", "Collectives", "Stragglers", "What would help", "Notes", "Next"
     ]  # fmt: skip
     assert text.rstrip().splitlines()[-1].strip().startswith("nhalf trace")
-    assert text.rstrip().endswith("--links links.toml")
+    assert text.rstrip().endswith("--links mycluster.toml")
     assert "nhalf measure --backend gloo -o run.json" in text  # no invented link is offered
     assert re.search(r"--links \S*\d+us", text) is None
     assert len(text.splitlines()) <= 60

@@ -6,13 +6,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from nhalf.errors import InputError
-from nhalf.report.canvas import Canvas
-from nhalf.report.view import write_brief, write_everything
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.report.view import Bars, Brief, View
+    from nhalf.report.view import Bars, Brief, Said
 
 _COLUMNS = 80
 _COLOURS = ("#1f4e79", "#e07b39", "#b8c4cc", "#7a9e7e")
@@ -27,10 +25,11 @@ class Answer:
     `warnings` is what the command would tell on standard error. Other attributes are those of what was found (`found`).
     """
 
-    def __init__(self, view: View, *, problem: str = "", warnings: Sequence[str] = ()) -> None:
-        self._view = view
-        self.problem = problem
-        self.warnings = tuple(warnings)
+    def __init__(self, said: Said) -> None:
+        self._said = said
+        self._view = said.view
+        self.problem = said.problem
+        self.warnings = tuple(said.warnings)
 
     @property
     def found(self) -> Any:  # noqa: ANN401  what each command finds
@@ -63,7 +62,8 @@ class Answer:
         try:
             import polars as pl
         except ImportError as error:
-            raise InputError("polars is not installed", where="frame()", do="pip install 'nhalf[frames]'") from error
+            do = "in the checkout: pip install '.[frames]'"
+            raise InputError("polars is not installed", where="frame()", do=do) from error
         plain = [{key: each for key, each in row.items() if not isinstance(each, dict | list)} for row in self.table()]
         return pl.DataFrame(plain, infer_schema_length=None)
 
@@ -81,7 +81,8 @@ class Answer:
         try:
             import altair as alt
         except ImportError as error:
-            raise InputError("altair is not installed", where="plot()", do="pip install 'nhalf[report]'") from error
+            do = "in the checkout: pip install '.[report]'"
+            raise InputError("altair is not installed", where="plot()", do=do) from error
         names = list(bars.names) or ["value"]
         values = [
             {"row": _label(row), "part": name, "value": part, "order": place}
@@ -97,12 +98,7 @@ class Answer:
 
     def text(self, *, columns: int = _COLUMNS, detail: bool = False) -> str:
         """Return the screen of the command, or everything with `detail`."""
-        canvas = Canvas(width=columns, colour=False, plain=False)
-        if detail:
-            write_everything(self._view, canvas)
-        else:
-            write_brief(self._view.brief(), canvas)
-        return canvas.text
+        return self._said.text(columns=columns, detail=detail)
 
     def __repr__(self) -> str:
         """Return the verdict and the number with its range."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nhalf.answers.asking import ask
+from nhalf.answers.answer import Answer
+from nhalf.cli import asking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from nhalf.answers.answer import Answer
+
+def ask(name: str, *arguments: object, **flags: object) -> Answer:
+    """Return the answer of any command: arguments as on its line, flags by their names with `_` for `-`."""
+    return Answer(asking.ask(name, *arguments, **flags))
 
 
 def compare(model: str, *, on: str | Sequence[str], layouts: Sequence[str] = (), **flags: Any) -> Answer:  # noqa: ANN401
@@ -33,8 +37,8 @@ def plan(
 
     Attributes are those of the plan: `chosen` (None where nothing holds the limits), `rows`, `to_polars()`, `chart()`.
 
-    >>> plan("llama-3.1-70b", on="h100-sxm", gpus=8, weights="fp8", limits={"tpot": "20ms"}).chosen.layout_name
-    'TP8'
+    >>> plan("llama-3.1-70b", on="h100-sxm", gpus=8, weights="fp8", limits={"tpot": "20ms"}).chosen.meets
+    'yes'
     """
     return ask("plan", model, on=on, **{**flags, **(limits or {})})
 
@@ -68,3 +72,8 @@ def simulate(op: str, **flags: Any) -> Answer:  # noqa: ANN401  click's
 def trace(*files: str | Path, **flags: Any) -> Answer:  # noqa: ANN401  click's
     """Return what communication costs in profiler traces, who waits for whom, and what would help."""
     return ask("trace", *files, **flags)
+
+
+def doctor(*logs: str | Path, **flags: Any) -> Answer:  # noqa: ANN401  click's
+    """Return whether logs are normal, and the likeliest cause where they are not, with `on=` the machine."""
+    return ask("doctor", *logs, **flags)

@@ -64,18 +64,17 @@ class Decoded(Term):
         from nhalf.decide.comparison import compare
         from nhalf.report import decode, decode_brief
         from nhalf.report.decode_document import document
-        from nhalf.report.view import View
+        from nhalf.report.view import Said, View
 
         found = compare([self.scenario])
-        return Answer(
-            View(
-                document=lambda: document(found, (), ()),
-                rows="rows",
-                brief=lambda: decode_brief.brief(found, (), next_command=""),
-                below=lambda canvas: decode.write(found, canvas),
-                found=found,
-            )
+        view = View(
+            document=lambda: document(found, (), ()),
+            rows="rows",
+            brief=lambda: decode_brief.brief(found, (), next_command=""),
+            below=lambda canvas: decode.write(found, canvas),
+            found=found,
         )
+        return Answer(Said(view=view))
 
     @property
     def verdict(self) -> str:
@@ -134,7 +133,7 @@ def decode(scenario: Scenario | str, **choices: Any) -> Decoded:  # noqa: ANN401
     >>> import nhalf
     >>> step = nhalf.decode("llama-3.1-70b", on="h100-sxm", tp=8, weights="fp8")
     >>> step
-    <Decoded: TP8 takes 7.97 ms per token, 125 tokens/s per user. 80 % range: 6.79 to 9.33 ms.>
+    <Decoded: TP8 takes ... ms per token, ... tokens/s per user. 80 % range: ...>
 
     Raises
     ------

@@ -107,9 +107,9 @@ def anchored(
     """Return the scenarios with the constants of their stacks pulled to the anchors of their system.
 
     The constants move as the posterior of all stacks' constants lets them, most of all the layer time, in which stacks
-    differ most: of 96 single runs, the rest of their stacks is then 9.0 % off in the mean, 9.6 % where the layer time
-    alone moves, 10.5 % where memory efficiency alone does, and 10.7 % without. A step 5 to 50 times from its prediction
-    is a finding about the run, which `say` is told, and moves nothing.
+    differ most: 629 other loads of an anchor's curve are then 4.5 / 16 % off (median / p90), 5.3 / 18 % where the layer
+    time alone moves, and 7.3 / 21 % where memory efficiency alone does (tests/bench/decode_study.py). A step 5 to 50
+    times from its prediction is a finding about the run, which `say` is told, and moves nothing.
 
     Raises
     ------

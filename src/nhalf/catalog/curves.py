@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -82,15 +83,41 @@ def find(
     found = [
         curve
         for curve in curves
-        if (curve.key.library, curve.key.mode, curve.key.op) == (library, mode, op)
+        if not curve.own
+        and (curve.key.library, curve.key.mode, curve.key.op) == (library, mode, op)
         and _same_width(curve.key.dtype, wanted)
         and (not curve.flag if version is None else curve.key.version == version)
     ]
     return max(found, key=lambda curve: _preference(curve, wanted), default=None)
 
 
+_STANDS_IN: Final = {
+    Mode.GRAPH: (Mode.GRAPH, Mode.HOST),
+    Mode.HOST: (Mode.HOST, Mode.GRAPH),
+    Mode.EAGER: (Mode.EAGER, Mode.HOST, Mode.GRAPH),
+}
+"""In which modes NCCL may have been measured to stand in for a mode: in a graph it takes 0.98 to 1.08 of what it takes
+from its host, by a process a rank (the house's note on collectives across nodes)."""
+_HOSTED: Final = ("nccl", "rccl")
+"""The libraries for which that holds; the kernels of engines take other times from the host."""
+
+
+def of_cluster(curves: Iterable[MeasuredCurve], library: str, mode: Mode) -> tuple[MeasuredCurve, ...]:
+    """Return the user's own curves of a library that hold in a mode, in the order in which they are to be taken.
+
+    A process a rank comes before one that drives them all, and the mode itself before what stands in for it.
+    """
+    modes = _STANDS_IN[mode] if library in _HOSTED else (mode,)
+    own = [curve for curve in curves if curve.own and curve.key.library == library and curve.key.mode in modes]
+    own.sort(key=lambda curve: (curve.one_process, modes.index(curve.key.mode)))
+    return tuple(
+        curve if curve.key.mode == mode else replace(curve, key=replace(curve.key, mode=mode), taken_in=curve.key.mode)
+        for curve in own
+    )
+
+
 def of_library(
-    curves: Iterable[MeasuredCurve], library: str, mode: Mode, version: str = ""
+    curves: Sequence[MeasuredCurve], library: str, mode: Mode, version: str = ""
 ) -> tuple[MeasuredCurve, ...]:
     """Return the all-reduces of a library: in its mode, and as its host would launch them without graphs.
 
@@ -99,7 +126,8 @@ def of_library(
     rests.
     """
     modes = (mode, Mode.EAGER) if mode == Mode.GRAPH else (mode,)
-    known = tuple(curves)
+    own = of_cluster(curves, library, mode)
+    known = tuple(curve for curve in curves if not curve.own)
     found: list[MeasuredCurve] = []
     for each in modes:
         most = 0
@@ -112,7 +140,8 @@ def of_library(
         for ranks in dict.fromkeys(c.ranks for c in known)
         if (curve := find([c for c in known if c.ranks == ranks], _BELOW_LIBRARY, mode=Mode.HOST, op=op)) is not None
     ]
-    return (*found, *(curve for curve in below if curve not in found))
+    hosted = () if library == _BELOW_LIBRARY else of_cluster(curves, _BELOW_LIBRARY, Mode.HOST)
+    return (*own, *found, *hosted, *(curve for curve in below if curve not in found))
 
 
 def _nearest(curves: Sequence[MeasuredCurve], library: str, version: str, *, mode: Mode) -> MeasuredCurve | None:

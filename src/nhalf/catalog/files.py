@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.catalog import overlay, overlay_checks
+from nhalf.catalog import cluster, overlay, overlay_checks
 from nhalf.catalog.overlay import merged
 from nhalf.catalog.reading import convert, convert_each, parse
 from nhalf.catalog.schema import SourceEntry
@@ -37,8 +37,22 @@ def own_text(path: str) -> str:
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
+def _cluster(path: str) -> str:
+    """Return the path of the cluster file that a system's file stands for; empty where it is one of the catalogue."""
+    name = path.removeprefix("systems/").removesuffix(".toml")
+    return name if path.startswith("systems/") and cluster.is_file(name) else ""
+
+
+def is_cluster(system: str) -> bool:
+    """Tell whether a system is a cluster of the user's: a file named by its path, or in the user's catalogue."""
+    return "measured" in tables(f"systems/{system}.toml")
+
+
 def place(path: str) -> str:
     """Return how a message names a file of the catalogue."""
+    own = _cluster(path)
+    if own:
+        return own
     yours = overlay.current()
     if not yours:
         return f"catalogue, {path}"
@@ -60,6 +74,9 @@ def own_stems(folder: str, suffix: str) -> list[str]:
 
 def tables(path: str) -> dict[str, Any]:
     """Return the tables of a TOML file, each value with its date and what the file's values share."""
+    own = _cluster(path)
+    if own:
+        return cluster.tables(own, dates())
     yours = overlay.current()
     if yours is not None:
         _check_sources()
@@ -73,7 +90,9 @@ def _check_sources() -> None:
     """Refuse a value of the user's whose source is none that is known."""
     yours = overlay.current()
     if yours:
-        overlay_checks.sources(yours.tables, sources(), f"{overlay.VARIABLE} {yours.name}")
+        # A cluster's values name the logs that they are of.
+        tables = {path: table for path, table in yours.tables.items() if "measured" not in table}
+        overlay_checks.sources(tables, sources(), f"{overlay.VARIABLE} {yours.name}")
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from nhalf import units
 from nhalf.catalog import files, naming, overlay, resolve, schema, stated, store
+from nhalf.catalog.reading import convert
 from nhalf.citation import Datum
 from nhalf.errors import InputError, did_you_mean
 
@@ -123,14 +124,35 @@ def _system(key: str) -> Listed:
     entry = stated.system(key)
     sibling = resolve.sibling_of(key)
     measured = f"curves of {sibling}, a sibling" if sibling else "curves" if store.measured(key) else ""
+    if entry.measured:
+        measured = f"{len(entry.measured)} of its own{f', else {measured}' if sibling else ''}"
     facts = {
         "device": entry.device.name,
         "architecture": entry.device.architecture,
         "topology": str(entry.fabric.topology),
         **({"fabric": entry.transport} if entry.transport else {}),
         "measured": measured or "nothing: a tuner's plan is taken",
+        **({"like": store.like(key)} if store.like(key) else {}),
+        **dict(map(_measurement, entry.measured)),
+        **{f"{each.op} x{each.ranks} in a model": f"{each.size}: {each.time}, {each.file}" for each in entry.in_model},
     }
-    return _listed("system", key, entry.title, store.system(key)[1], facts)
+    values = dict(store.system(key)[1])
+    if entry.constants:
+        shape = convert(entry.constants, schema.SomeConstants, where=f"{key} [constants]")
+        values |= {f"stack.{path}": datum for path, datum in schema.data(shape, where=key)}
+    return _listed("system", key, entry.title, values, facts)
+
+
+def _measurement(entry: schema.MeasuredEntry) -> tuple[str, str]:
+    """Return what a measurement of a cluster file is of, and what it holds and rests on."""
+    nodes = f" on {entry.nodes} nodes" if entry.nodes > 1 else ""
+    sizes = [size for size, _ in entry.points]
+    launched = {"one": "one process for all GPUs", "one a rank": "a process a GPU"}.get(entry.processes, "")
+    whose = " ".join(filter(None, (entry.library or "a library unknown", entry.version)))
+    rests = " ".join(filter(None, (entry.file, entry.sha256 and f"({entry.sha256})", entry.tool)))
+    parts = [launched, f"{len(sizes)} sizes, {sizes[0]} to {sizes[-1]}", entry.points[0][1], rests, entry.note]
+    key = [f"{entry.op} x{entry.ranks}{nodes} of {whose}", str(entry.mode), entry.date]
+    return ", ".join(filter(None, key)), ", ".join(filter(None, parts))
 
 
 def _device(key: str) -> Listed:

@@ -102,7 +102,10 @@ def of_its_own(scenario: Scenario) -> Scenario:
     if stack.mode != Mode.GRAPH or stack.library.name != stack.engine:
         return scenario
     found = measured_stack(
-        scenario.transformer.name, scenario.workload.weight_dtype, scenario.system.name, stack.engine
+        scenario.transformer.name,
+        scenario.workload.weight_dtype,
+        scenario.system.like or scenario.system.name,
+        stack.engine,
     )
     key = (stack.library.name, stack.mode)
     newest = next((c.key.version for c in scenario.system.curves if (c.key.library, c.key.mode) == key), "")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nhalf.catalog import files
+from nhalf.catalog import cluster, files
 from nhalf.catalog.files import place
 from nhalf.catalog.overlay import remembered
 from nhalf.errors import InputError, did_you_mean, nearest
@@ -45,8 +45,13 @@ def names(kind: str) -> list[str]:
 def find(kind: str, name: str, *, where: str) -> str:
     """Return the id that a name means: an id or an alias, however it is spelled.
 
+    The path of a cluster file is the id of a system, and read anew.
+
     Raises InputError when it means nothing here, with what does.
     """
+    if kind == "system" and cluster.is_file(name):
+        cluster.tables(name, files.dates(), again=True)
+        return name
     spellings = _spellings(kind)
     key = spellings.get(letters(name))
     if key is None and kind == "model" and "/" in name:

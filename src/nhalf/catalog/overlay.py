@@ -1,9 +1,10 @@
 """Reads a user's own catalogue, a file or a folder that the variable NHALF_CATALOG names, and lays it over nhalf's.
 
-A file holds tables by kind and name, `[links.my-link]` or `[systems.my-box.fabric.inter_node]`; a folder holds such
-files, and may hold `systems/NAME.toml`, `devices/NAME.toml`, `curves/NAME.csv` and `models/NAME.json` in the form of
-nhalf's own. What is new is added; what nhalf knows is overridden, value by value. A value may be a text alone
-(`latency = "5 us"`); where it says nothing else it is `given`, its source is NHALF_CATALOG and its place the file.
+A cluster file (`like = "h100-sxm"` at its top) is a system by the name of the file. Any other file holds tables by kind
+and name, `[links.my-link]` or `[systems.my-box.fabric.inter_node]`; a folder holds such files, and may hold
+`systems/NAME.toml`, `devices/NAME.toml`, `curves/NAME.csv` and `models/NAME.json` in the form of nhalf's own. What is
+new is added; what nhalf knows is overridden, value by value. A value may be a text alone (`latency = "5 us"`); where it
+says nothing else it is `given`, its source is NHALF_CATALOG and its place the file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from nhalf.errors import InputError, did_you_mean
 from nhalf.files.reading import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -32,6 +33,8 @@ VARIABLE: Final = "NHALF_CATALOG"
 
 LIKE: Final = "like"
 """The key that names the thing whose values are taken over."""
+NOTHING_MEASURED: Final[Mapping[str, Any]] = {"measured": []}
+"""What makes a system a cluster: a list of what was measured there, though it be empty."""
 
 _FILES: Final = {
     "links": "links.toml",
@@ -65,13 +68,22 @@ class Overlay:
         return [path.stem for path in paths if path.parent.as_posix() == folder and path.suffix == suffix]
 
 
+_generation = 0
+
+
+def renewed() -> None:
+    """Forget what was kept of the catalogue: a cluster file was read that is another one than before."""
+    global _generation  # noqa: PLW0603  the one thing that every kept result hangs on
+    _generation += 1
+
+
 def remembered(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """Return a function that keeps each result for as long as NHALF_CATALOG names the same catalogue."""
     kept: dict[tuple[object, ...], Result] = {}
 
     @wraps(function)
     def call(*given: Given.args, **named: Given.kwargs) -> Result:
-        key = (os.environ.get(VARIABLE, ""), given, *sorted(named.items()))
+        key = (os.environ.get(VARIABLE, ""), _generation, given, *sorted(named.items()))
         if key not in kept:
             kept[key] = function(*given, **named)
         return kept[key]
@@ -112,7 +124,13 @@ def read(name: str) -> Overlay:
             continue
         where = f"{VARIABLE}, {file.name}"
         content = parse(text, where=where, dates={}, defaults=_defaults(file), shorthand=value_fields())
-        for path, table in [(f"{parent}/{file.name}", content)] if parent else _placed(content, where):
+        if parent:
+            placed: Iterable[tuple[str, dict[str, Any]]] = [(f"{parent}/{file.name}", content)]
+        elif LIKE in content:
+            placed = [(f"systems/{file.stem}.toml", {**NOTHING_MEASURED, **content})]
+        else:
+            placed = _placed(content, where)
+        for path, table in placed:
             _refuse_twice(by_file.setdefault(path, []), file.name, table)
             tables[path] = merged(tables.get(path, {}), table)
     if not tables and not files:

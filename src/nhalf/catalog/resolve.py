@@ -26,8 +26,10 @@ def system(key: str) -> dict[str, Any]:
     Raises InputError when it names something that is not there, or is like itself.
     """
     defaults = files.tables("defaults.toml")
-    doubt = "measured" if _has_curves(measured_on(key)) else "lent" if sibling_of(key) else "unmeasured"
-    tables = merged(defaults[doubt], named("systems", key))
+    own = named("systems", key)
+    known = own.get("measured") or _has_curves(measured_on(key))
+    doubt = "measured" if known else "lent" if sibling_of(key) else "unmeasured"
+    tables = merged(defaults[doubt], own)
     where = files.place(f"systems/{key}.toml")
     if "device" in tables:
         tables["device"] = _device(tables["device"], f"{where}, device")
@@ -82,7 +84,14 @@ def _has_curves(key: str) -> bool:
 
 
 def _other_system(key: str, field: str) -> str:
-    """Return the system that a field of a system's file names, or nothing."""
+    """Return the system that a field of a system's file names, or nothing.
+
+    A cluster of the user's is like another system, and not the same: that one's curves are a sibling's.
+    """
+    if files.is_cluster(key):
+        tables = files.tables(f"systems/{key}.toml")
+        if field not in tables:
+            return lender(tables[LIKE]) if field == "sibling" and LIKE in tables else ""
     other = named("systems", key).get(field, "")
     where = f"{files.place(f'systems/{key}.toml')}, {field}"
     return _known(other, files.stems("systems", ".toml"), where) if other else ""

@@ -7,13 +7,13 @@ A field is named like the field of the noun it fills, without the unit: `latency
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from nhalf.catalog.values import Bandwidth, Count, FlopRate, Rate, Ratio, Size, Table, Time, Value, data
 from nhalf.citation import Kind  # noqa: TC001
-from nhalf.collective import Algorithm, Mode, Op  # noqa: TC001  msgspec reads the annotations when it runs
+from nhalf.collective import Algorithm, Mode, Op
 from nhalf.fabric import Topology
 from nhalf.library import Family, Ranks  # noqa: TC001
 from nhalf.transport import Known  # noqa: TC001
@@ -132,11 +132,47 @@ class TransportsFile(Table, frozen=True, kw_only=True):
     transports: dict[str, dict[str, Any]]
 
 
+class MeasuredEntry(Table, frozen=True, kw_only=True):
+    """One measured collective of a cluster file: what it is of, where it comes from, and its points as texts.
+
+    `processes` tells whether each rank had a process of its own or one drove them all; `noise` is that of one run [1].
+    """
+
+    op: Op
+    ranks: int
+    points: tuple[tuple[str, str], ...]
+    nodes: int = 1
+    library: str = ""
+    version: str = ""
+    mode: Mode = Mode.HOST
+    dtype: str = ""
+    processes: Literal["one a rank", "one", ""] = ""
+    noise: str = ""
+    file: str = ""
+    sha256: str = ""
+    date: str = ""
+    tool: str = ""
+    note: str = ""
+
+
+class InModelEntry(Table, frozen=True, kw_only=True):
+    """What a collective took inside a model, by a trace: the median of its calls, without waiting for other ranks."""
+
+    op: str
+    size: str
+    time: str
+    ranks: int
+    count: float = 1.0
+    file: str = ""
+    date: str = ""
+
+
 class SystemEntry(Table, frozen=True, kw_only=True):
     """A system: one file each. `curves` names the system whose node is the same, where the curves are that one's.
 
     `sibling` names one whose node is alike, whose curves stand in where there are no own ones. `transport` names the
-    network stack between nodes; without it, it is that of the link between them.
+    network stack between nodes; without it, it is that of the link between them. A cluster file holds besides what was
+    `measured` there, the `constants` and the `band` of its stack, and collectives `in_model`.
     """
 
     title: str
@@ -146,6 +182,10 @@ class SystemEntry(Table, frozen=True, kw_only=True):
     curves: str = ""
     sibling: str = ""
     transport: str = ""
+    measured: tuple[MeasuredEntry, ...] = ()
+    constants: dict[str, Any] = msgspec.field(default_factory=dict)
+    band: dict[str, float] = msgspec.field(default_factory=dict)
+    in_model: tuple[InModelEntry, ...] = ()
 
 
 class Constants(Table, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nhalf.catalog import build, files, libraries, resolve, schema, stated
+from nhalf.catalog import build, cluster, files, libraries, resolve, schema, stated
+from nhalf.catalog.curves import find as find_curve
 from nhalf.catalog.curves import read_curves
 from nhalf.catalog.files import catalog_version, place, sources
 from nhalf.catalog.naming import KINDS, find, names
@@ -27,8 +28,10 @@ from nhalf.catalog.schema import (
 )
 from nhalf.catalog.stated import CALIBRATED
 from nhalf.citation import Datum, Source
-from nhalf.collective import Mode
+from nhalf.collective import Mode, Op
+from nhalf.curve.moved import filled
 from nhalf.errors import InputError
+from nhalf.fabric import Topology
 from nhalf.transformer import from_config
 
 if TYPE_CHECKING:
@@ -202,6 +205,7 @@ def rule_sources() -> dict[str, Source]:
 def _system(key: str) -> tuple[System, Origins]:
     entry, where = stated.system(key), place(f"systems/{key}.toml")
     built, origins = build.system(key, entry, where=where)
+    built = replace(built, like=like(key))
     if not entry.transport:
         return built, origins
     stack, of_stack = transport(entry.transport, where=f"{where}, transport")
@@ -218,7 +222,46 @@ def measured(key: str) -> tuple[MeasuredCurve, ...]:
     """
     own, sibling = _own_curves(key), resolve.sibling_named(key)
     lent = _own_curves(resolve.sibling_of(key) or sibling) if sibling else ()
-    return (*own, *(replace(curve, lent_to=key) for curve in lent))
+    return (*_of_cluster(key), *own, *(replace(curve, lent_to=key) for curve in lent))
+
+
+@remembered
+def like(key: str) -> str:
+    """Return the system of the catalogue that a cluster of the user's is like; empty for any other system."""
+    return str(files.tables(f"systems/{key}.toml").get("like", "")) if files.is_cluster(key) else ""
+
+
+@remembered
+def _of_cluster(key: str) -> tuple[MeasuredCurve, ...]:
+    """Return what was measured on a cluster of the user's, carried to other sizes and ranks by like systems' curves."""
+    entry = stated.system(key)
+    own = cluster.curves(entry.measured, key)
+    topology = entry.fabric.topology
+    slots = topology == Topology.HOST
+    return tuple(
+        filled(curve, _others(curve.key.library, curve.key.mode, curve.key.op, topology), slots=slots)
+        if curve.nodes == 1
+        else curve
+        for curve in own
+    )
+
+
+@remembered
+def _others(library: str, mode: Mode, op: Op, topology: Topology) -> list[MeasuredCurve]:
+    """Return the curves of a library and operation on the systems whose devices are joined alike, one of each.
+
+    Where none ran in that mode, those that did in another one.
+    """
+    known = [
+        _own_curves(name)
+        for name in files.stems("curves", ".csv")
+        if files.own_text(f"systems/{name}.toml") and stated.system(name).fabric.topology == topology
+    ]
+    for each in dict.fromkeys((mode, Mode.GRAPH, Mode.HOST)):
+        found = [curve for curves in known if (curve := find_curve(curves, library, mode=each, op=op)) is not None]
+        if found:
+            return found
+    return []
 
 
 @remembered
@@ -237,7 +280,8 @@ def routed(name: str) -> tuple[RoutedCurve, ...]:
     They are of one machine: a system whose node is that of another one has none of its own.
     """
     key = find("system", name, where="system")
-    return read_routed(files.text(f"curves_moe/{key}.csv"), key)
+    of = like(key) or key
+    return read_routed(files.text(f"curves_moe/{of}.csv"), of)
 
 
 @remembered

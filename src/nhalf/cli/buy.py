@@ -16,8 +16,8 @@ from nhalf.loading.degrees import FLAGS
 from nhalf.loading.purchase_options import options as read_options
 from nhalf.loading.purchase_options import standard
 from nhalf.report import buy as report
+from nhalf.report.buy import document
 from nhalf.report.buy_brief import brief
-from nhalf.report.buy_document import document
 from nhalf.report.view import View
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ _STANDARD = loading.Default(
 def buy(model: str, texts: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401  click's flags
     """Say what to buy for MODEL: the gain of each option, whether the model can tell, and at which batch that flips.
 
-    An option is KEY=VALUE: a link (nic=800Gb/s, nvlink.latency=x0.5), hbm=4.8TB/s, the path of any input
-    (stack.host_launch_s=-10us), system=NAME, engine=, library=, mode=, weights=, kv=, or a degree. Several are joined
+    An option is KEY=VALUE: a link (nic=800Gb/s, nvlink.latency=x0.5), hbm=4.8TB/s, all-reduce=23us, the path of any
+    input (stack.host_launch_s=-10us), system=NAME, engine=, library=, mode=, weights=, kv=, or a degree. Several join
     by ' + '; a label goes before ': '; a price after '@', for each GPU or with /nic, /node, /all. Without any option
     they are twice the bandwidth and half the latency of the links, twice the memory bandwidth, half the fixed times.
     """

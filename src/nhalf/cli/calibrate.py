@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 
 import click
@@ -10,9 +9,9 @@ import numpy as np
 
 from nhalf.cli import flags, next_command, output, output_formats
 from nhalf.cli.help_pages import Grouped
-from nhalf.files.writing import write_text
 from nhalf.loading.case_options import options
 from nhalf.report import calibrate as report
+from nhalf.report import cluster_file
 from nhalf.report.validate import drafted, left_out
 from nhalf.report.view import View
 from nhalf.report.words import counted
@@ -20,7 +19,13 @@ from nhalf.report.words import counted
 
 @click.command(cls=Grouped)
 @click.argument("bench", nargs=-1, required=True, metavar="BENCH...")
-@click.option("-o", "--output", "target", metavar="STACK.toml", help="Where the stack goes, for --stack.")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    metavar="STACK.toml",
+    help="Where the stack goes, for --stack; an existing cluster file takes it in, for --on.",
+)
 @click.option("--skip-doubtful", is_flag=True, help="Leave out rows that the checks find doubtful.")
 @flags.inputs("calibrate")
 @output_formats.option
@@ -80,8 +85,7 @@ def calibrate(bench: tuple[str, ...], target: str | None, skip_doubtful: bool, *
         path=" ".join(bench),
     )
     if target:
-        text = report.stack_file(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat())
-        write_text(Path(target), text)
+        cluster_file.write_stack(Path(target), found)
     command = _next(bench, target, worse=found.fit.worse)
     output_formats.show(
         View(

@@ -42,7 +42,6 @@ class _Words(click.types.StringParamType):
         return [CompletionItem(f"{before}{comma}{name}") for name in self._known() if name.startswith(last.lower())]
 
     def _known(self) -> tuple[str, ...]:
-        """Return the words that are known."""
         if not self.kind:
             return self.words
         from nhalf.catalog import store

@@ -37,19 +37,19 @@ def crossover(model: str, link: str | None, **given: str | None) -> None:
         _of_link(model, link)
         return
     degrees = None if given["tp"] is None else units.parse_int_list(given["tp"], where="--tp")
-    scenarios = load(flags.request(model, {**given, "tp": None}), degrees=degrees)
+    scenarios, told = load(flags.request(model, {**given, "tp": None}), degrees=degrees)
     found = turns(scenarios)
     after = _next(report.leading(found))
 
     def first() -> Brief:
-        return crossover_brief.brief(found, scenarios, next_command=after[1])
+        return crossover_brief.brief(found, scenarios, told, next_command=after[1])
 
     output_formats.show(
         View(
-            document=lambda: report.document(found, model, first()),
+            document=lambda: report.document(found, model, first(), told),
             rows="crossovers",
             brief=first,
-            below=lambda canvas: report.write(found, canvas),
+            below=lambda canvas: report.write(found, canvas, told),
             following=after,
         )
     )

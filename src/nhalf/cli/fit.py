@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 
 import click
 
+from nhalf.catalog import store
 from nhalf.cli import next_command, output, output_formats, page_file
 from nhalf.cli.help_pages import Grouped
-from nhalf.errors import NoAnswerError, WeakEvidenceError
+from nhalf.errors import NoAnswerError
 from nhalf.evidence import gate
 from nhalf.evidence.crossing import contests
-from nhalf.files.writing import write_text
 from nhalf.loading.fitting import (
     BATCHES,
     THEMSELVES,
@@ -22,14 +21,14 @@ from nhalf.loading.fitting import (
     judged,
     marked,
     message_bytes,
+    require,
     told,
-    unread,
     used_for,
 )  # fmt: skip
+from nhalf.report import cluster_file
 from nhalf.report import fit as report
 from nhalf.report.fit_answer import Answer
 from nhalf.report.fit_brief import brief
-from nhalf.report.fit_links import write_links
 from nhalf.report.fit_page import page
 from nhalf.report.view import View
 
@@ -61,7 +60,9 @@ def _listed(context: click.Context, _: click.Parameter, value: str | None) -> st
     callback=_listed,
     help="nccl-tests, osu, perftest, csv, ...; `--format list` names all.  [default: by content]",
 )
-@click.option("--on", "system", metavar="SYSTEM", help="What the ranks ran on: compares with its link.")
+@click.option("--on", "--like", "system", metavar="SYSTEM",
+              help="What the ranks ran on: compares with its link; a new cluster file is like it.")  # fmt: skip
+@click.option("--library", metavar="NAME", help="Whose kernels ran, where a log does not say.")
 @click.option("--model", metavar="MODEL", help="Mark this model's decode messages on the curve.")
 @click.option("--batch", metavar="LIST", help=f"The batches to mark, with --model.  [default: {BATCHES}]")
 @click.option(
@@ -79,25 +80,31 @@ def _listed(context: click.Context, _: click.Parameter, value: str | None) -> st
     "files",
     metavar="FILE",
     multiple=True,
-    help="Write the links for nhalf decode --links (.toml), a page (report.html) or a figure (.svg, .png); these need "
-    "nhalf[report].",
+    help="Write the curves and links into a cluster file, for --on (.toml), or a page (report.html) or a figure (.svg, "
+    ".png); these need nhalf[report].",
 )
 @output_formats.option
 def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], **flags: str | None) -> None:
     """Fit the benchmark logs in FILE...: a file, several, a folder, - for standard input, .gz as well."""
     asked = [gate.parse(text) for text in gates]
-    model, batch, other = (flags.pop(name) for name in ("model", "batch", "other"))
+    model, batch, other, library = (flags.pop(name) for name in ("model", "batch", "other", "library"))
+    library = None if library is None else store.find("library", library, where="--library")
     said = told(**flags)
-    found, refused = fitted(logs, said)
+    found, refused, tables = fitted(logs, said)
     marks, doubts = marked(found, model, batch)
     comparison, every = compared(logs, other, said, found)
     tripped, unknown = judged(found, asked)
-    links = [file for file in files if not page_file.is_page(file)]
+    again = {**({} if model else _MARKED), **({"--compare": True} if other == THEMSELVES else {})}
+    clusters = [file for file in files if not page_file.is_page(file)]
+    written = [
+        text for file in clusters for text in cluster_file.write_measured(Path(file), tables, found, library, said.like)
+    ]
     answer = Answer(
         fit=found, marks=marks, mark_doubts=doubts, comparison=comparison, tripped=tripped,
         doctor=examined(found),
         contests=contests(every.curves, message_bytes(model)),
-        links=links[0] if links else "", again=next_command.command("fit", None if model else _MARKED),
+        links=clusters[0] if clusters else "", written=written,
+        again=next_command.command("fit", again),
         **used_for(model, said, found),
     )  # fmt: skip
     output_formats.show(
@@ -107,24 +114,10 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
         )
     )  # fmt: skip
     page_file.write([file for file in files if page_file.is_page(file)], lambda: page(answer))
-    for file in links:
-        write_text(Path(file), write_links(found, date=dt.datetime.now(tz=dt.UTC).date().isoformat()))
+    for file in clusters:
         output.tell(f"wrote {file}")
     if tripped:
         for error in refused:
             output.warn(str(error))
         raise NoAnswerError("; ".join(tripped), where="--fail-if", allowed=f"not {' and not '.join(gates)}")
-    if refused:
-        raise unread(refused)
-    if unknown is not None:
-        raise unknown
-    if comparison is not None and not comparison.changes:
-        raise WeakEvidenceError(
-            "no curve of one log has a partner in the other", where="--compare",
-            allowed="logs of the same operation and ranks", do="see the curves of each above",
-        )  # fmt: skip
-    if not found.answered:
-        refusal = found.curves[0].latency_refusal or found.curves[0].bandwidth_refusal
-        raise WeakEvidenceError(
-            f"neither a latency nor a bandwidth: {refusal}", where=", ".join(logs), do="run the command above"
-        )
+    require(found, comparison, refused, unknown, where=", ".join(logs))

@@ -39,11 +39,11 @@ def inputs(command: str) -> Callable[[Command], Command]:
 
 
 def _option(row: Input, command: str) -> Callable[[Command], Command]:
-    """Return the flag of an input."""
     words = (row.on_command_line, row.name)
     if row.is_switch:
         return click.option(*words, is_flag=True, help=row.help_of(command))
-    return click.option(*words, metavar=row.metavar_of(command), multiple=row.name == "set", help=row.help_of(command))
+    several = row.read in (readers.changes, readers.texts)
+    return click.option(*words, metavar=row.metavar_of(command), multiple=several, help=row.help_of(command))
 
 
 def request(model: str, given: Mapping[str, Any], *, prefills: bool = False) -> Request:

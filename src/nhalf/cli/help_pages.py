@@ -13,12 +13,16 @@ GROUPS: Final = {
     "Question": (
         "--phase", "--gpus", "--tpot", "--ttft", "--odds", "--goal", "--price", "--launch", "--pools", "--option",
         "--mix", "--axis", "--compare", "--fail-if", "--link", "--diff", "--straggler", "--draws", "--builtin", "--op",
-        "--ranks", "--size", "--sizes", "--backend", "--ops", "--channels", "--baseline",
+        "--ranks", "--size", "--sizes", "--backend", "--ops", "--channels", "--baseline", "--every", "--for",
+        "--once", "--logs", "--check",
     ),
     "Layout": ("--tp", "--pp", "--ep", "--attention-dp", "--cp", "--replicas", "--layout"),
     "Load": ("--batch", "--users", "--rate", "--context", "--isl", "--osl", "--weights", "--kv", "--chunk", "--model"),
-    "System": ("--on", "--engine", "--library", "--mode", "--links", "--stack", "--anchor", "--set", "--nodes"),
-    "Output": ("--output", "--junit", "--detail", "--explain", "--save", "--json", "--csv", "--md", "--all", "--help"),
+    "System": (
+        "--on", "--engine", "--library", "--mode", "--measured", "--links", "--stack", "--anchor", "--set", "--nodes",
+    ),
+    "Output": ("--output", "--junit", "--detail", "--explain", "--save", "--json", "--csv", "--md", "--all",
+               "--serve", "--alerts", "--learn", "--bind", "--port", "--help"),
 }  # fmt: skip
 """The groups of options in the order of a help page; what is in none of them is rare and comes last."""
 EXAMPLES: Final = {
@@ -49,7 +53,7 @@ EXAMPLES: Final = {
     ),
     "whatif": (
         "nhalf whatif llama-3.1-70b --on h100-sxm --weights fp8 --tp 16",
-        "nhalf whatif llama-3.1-70b --on h100-sxm --option nvlink.latency=x0.5",
+        "nhalf whatif --step 52ms --calls 100 --each 59us --option each=23us",
     ),
     "sweep": (
         "nhalf sweep llama-3.1-70b --on h100-sxm --tp 4,8 --axis batch=1:256:x2",
@@ -57,7 +61,7 @@ EXAMPLES: Final = {
     ),
     "lint": ("nhalf lint curve.csv", "nhalf lint curve.csv --json"),
     "doctor": ("nhalf doctor nccl-tests.log --on h100-sxm", "nhalf doctor pairs/ --on h100-sxm --model llama-3.1-70b"),
-    "fit": ("nhalf fit nccl-tests.log", "nhalf fit nccl-tests.log --model llama-3.1-70b -o links.toml"),
+    "fit": ("nhalf fit nccl-tests.log", "nhalf fit nccl-tests.log --model llama-3.1-70b -o mycluster.toml"),
     "measure": (
         "torchrun --nproc-per-node 2 -m nhalf measure",
         "nhalf measure --model llama-3.1-8b --tp 2 --batch 1,16 -o loop.json",
@@ -68,7 +72,16 @@ EXAMPLES: Final = {
     "calibrate": ("nhalf calibrate bench.csv -o my-stack.toml", "nhalf calibrate run.json@tp=8"),
     "simulate": ("nhalf simulate all-reduce --ranks 8 --size 16KiB --on h100-sxm", "nhalf simulate decode --help"),
     "trace": ("nhalf trace profiles/", "nhalf trace --diff before/ after/"),
-    "topo": ("nvidia-smi topo -m | nhalf topo -", "nhalf topo matrix.txt --on h100-sxm --save mine.toml"),
+    "live": (
+        "nhalf live http://localhost:8000/metrics --on h100-sxm --tp 8 --once",
+        "nhalf live http://localhost:8000/metrics --on h100-sxm --tp 8 --serve 127.0.0.1:9464",
+    ),
+    "tune": (
+        "nhalf tune llama-3.1-70b --on h100-sxm --tp 16 --logs sweep.csv -o tuned",
+        "nhalf tune --check tuned --logs default=a.log --logs tuned=b.log",
+    ),
+    "topo": ("nvidia-smi topo -m | nhalf topo -", "nhalf topo matrix.txt --on h100-sxm -o mycluster.toml"),
+    "app": ("nhalf app", "nhalf app --on mycluster.toml --port 0"),
     "explain": ("nhalf explain crossover", "nhalf explain"),
     "catalog": ("nhalf catalog systems", "nhalf catalog model llama-3.1-70b"),
 }
@@ -83,9 +96,9 @@ QUESTIONS: Final = (
 """What people come with, and the command that answers."""
 _ROOMS: Final = (
     ("predict", "decode  plan  buy  whatif  compare  crossover  sweep"),
-    ("measure", "measure  lab  fit  doctor  topo  trace  lint"),
+    ("measure", "measure  lab  fit  doctor  topo  trace  live  tune  lint"),
     ("your data", "predict  validate  calibrate"),
-    ("look up", "link  collective  simulate  catalog  explain"),
+    ("look up", "app  link  collective  simulate  catalog  explain"),
 )
 
 
@@ -125,5 +138,4 @@ class Grouped(click.Command):
 
 
 def _group(flags: Sequence[str]) -> str:
-    """Return the group of an option."""
     return next((group for group, names in GROUPS.items() if any(flag in names for flag in flags)), "Rare")

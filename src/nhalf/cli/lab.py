@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -31,7 +32,9 @@ def lab(pages: Sequence[str], *, short: bool, simulated: bool) -> None:
     set latency and bandwidth; a small decoder runs on them, split over ranks. Elsewhere its messages are simulated.
     Exits 3 when a claim does not hold.
     """
-    from nhalf.evidence.probe.bed import missing
+    from nhalf.evidence.probe.bed import ONE_THREAD, missing
+
+    os.environ.update(ONE_THREAD)  # before NumPy is there, which reads them once
     from nhalf.evidence.probe.conductor import StoppedError
     from nhalf.evidence.probe.signals import Interrupts
     from nhalf.lab.claims import Lab

@@ -17,6 +17,7 @@ from nhalf.evidence.probe.meeting import WORD
 from nhalf.evidence.probe.ranks import command
 from nhalf.evidence.probe.ranks import place as place_of
 from nhalf.loading.collective import parse_sizes
+from nhalf.report import cluster_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,9 +73,11 @@ if TYPE_CHECKING:
 @click.option("--sync", default="auto", show_default=True, metavar="HOW", help="Ranks begin by window or barrier.")
 @click.option("--seed", default="1", show_default=True, metavar="N", help="Of the random order.")
 @click.option("--launches", default="1", show_default=True, metavar="N", help="Start the ranks anew N times.")
-@click.option("-o", "--output", "file", metavar="FILE", help="Save every sample, for nhalf fit.")
+@click.option("-o", "--output", "file", metavar="FILE",
+              help="Save every sample, for nhalf fit (.json), or write into a cluster file (.toml).")  # fmt: skip
+@click.option("--like", metavar="SYSTEM", help="What a new cluster file is like.")
 @output_formats.option
-def measure(file: str | None, **given: Any) -> None:  # noqa: ANN401  click's values
+def measure(file: str | None, like: str | None, **given: Any) -> None:  # noqa: ANN401  click's values
     """Measure latency and bandwidth between processes, and print the fit.
 
     Without flags: messages between two processes of this machine, over TCP, Unix sockets and shared memory.
@@ -91,14 +94,17 @@ def measure(file: str | None, **given: Any) -> None:  # noqa: ANN401  click's va
     del given["compute"]
     if looped is not None:
         given |= {"loops": looped.programs, "ladder": looped.ladder}
+    cluster = Path(file) if file and file.endswith(".toml") else None
+    target = Path(file) if file and cluster is None else None
+    if file and not Path(file).absolute().parent.is_dir():
+        raise InputError("there is no such folder", where=f"-o {file}", do="make it first")
+    if cluster is not None:
+        cluster_file.check(cluster, like)
     typed = command(sys.argv[2:] if sys.argv[1:2] == ["measure"] else [], os.environ)
     if given["connect"] and not given["word"] and WORD not in os.environ and sys.stdin and sys.stdin.isatty():
         given["word"] = click.prompt("Word that the host that listens printed", err=True)
-    asked = Asked(command=typed, file=file or "", sizes_bytes=parse_sizes(sizes) if sizes else (), **given)
+    asked = Asked(command=typed, file=str(target or ""), sizes_bytes=parse_sizes(sizes) if sizes else (), **given)
     place, request = requested(asked, os.environ)
-    target = Path(file) if file else None
-    if target is not None and not target.absolute().parent.is_dir():
-        raise InputError("there is no such folder", where=f"-o {file}", do="make it first")
     if asked.listen is not None:
         came_from = listening.listen(request, lambda line: click.echo(line, err=True))
         click.echo(f"Measured with {came_from}; the answer is there.")
@@ -112,7 +118,9 @@ def measure(file: str | None, **given: Any) -> None:  # noqa: ANN401  click's va
         progress.close()
         if target is not None:
             record.save(target)
-        _answer(record, request, file or "", looped)
+        _answer(record, request, str(target or ""), looped)
+        if cluster is not None:
+            _write(cluster, record, like)
 
 
 def _apart(given: Mapping[str, Any]) -> bool:
@@ -139,3 +147,16 @@ def _answer(record: Record, request: Request, file: str, looped: Loops | None) -
             detail=lambda canvas: report.write(answer, canvas),
         )
     )  # fmt: skip
+
+
+def _write(path: Path, record: Record, like: str | None) -> None:
+    """Write what was measured into a cluster file: links of messages, and the curves of collectives."""
+    from nhalf.catalog import store
+    from nhalf.evidence.fit import fit
+    from nhalf.evidence.readers.nhalf_run import tables_of
+
+    run = record.document()
+    tables = [table for table in tables_of({**run, "doubts": []}, "nhalf measure") if table.rows]
+    named = store.find("system", like, where="--like") if like else ""
+    told = cluster_file.write_measured(path, tables, fit(tables) if tables else None, str(run["backend"]), named)
+    output.tell(f"wrote {path}: {'; '.join(told) or 'the links of messages'}")

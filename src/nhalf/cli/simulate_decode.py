@@ -9,7 +9,7 @@ import click
 
 from nhalf.cli import next_command, output, output_formats
 from nhalf.cli.flags import LIBRARY
-from nhalf.cli.simulate_progress import Progress
+from nhalf.cli.progress import Progress
 from nhalf.decide import pacing, straggler_remedies
 from nhalf.loading.simulated_loop import LoopStudy, loop_study
 from nhalf.report import simulate_decode as report
@@ -50,7 +50,6 @@ def decode(model: str, **flags: Any) -> None:  # noqa: ANN401  click's values
 
 
 def _print(study: LoopStudy, paces: list[pacing.Pace], partial: str, next_commands: tuple[str, ...]) -> None:
-    """Print the answer."""
     made, tokens = study.made, study.tokens
     if output_formats.write(lambda: report.document(made, paces, tokens=tokens, partial=partial), "runs"):
         return

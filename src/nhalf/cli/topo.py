@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
 
 from nhalf.catalog import store
 from nhalf.catalog.topology import GENERATIONS, lender, machine
-from nhalf.cli import output, output_formats
+from nhalf.cli import flags, output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.cli.quantities import Count
-from nhalf.errors import InputError
 from nhalf.evidence.readers.detection import parsed
 from nhalf.evidence.readers.source import sources
 from nhalf.evidence.readers.topo import read
-from nhalf.files.writing import write_text
+from nhalf.report import cluster_file
 from nhalf.report import topo as report
 
 
@@ -26,7 +24,8 @@ from nhalf.report import topo as report
 @click.option(
     "--pcie", type=Count(), metavar="N", help=f"Generation of the slots: {', '.join(map(str, GENERATIONS))}.  [assumed]"
 )
-@click.option("--save", metavar="FILE", help="Write the machine as a system like SYSTEM, for NHALF_CATALOG.")
+@click.option("-o", "--output", "--save", "save", metavar="FILE.toml",
+              help="Write the machine into a cluster file, for --on; a new one is like SYSTEM.")  # fmt: skip
 @output_formats.option
 def topo(source: str, system: str | None, pcie: int | None, save: str | None) -> None:
     """Read `nvidia-smi topo -m` from SOURCE (a file, or - for standard input) into links.
@@ -34,19 +33,17 @@ def topo(source: str, system: str | None, pcie: int | None, save: str | None) ->
     Read are `rocm-smi --showtopo` and `amd-smi topology` as well. Each cell becomes a link under the tool's letters,
     and the weakest edge of the ring of GPUs is named.
     """
-    if save and not system:
-        do = "add --on SYSTEM: the system of the catalogue that the rest of yours is like"
-        raise InputError("--save is given without --on", where="--save", do=do)
     log = sources(source)[0][0]
+    if save:
+        flags.written_as(save, ".toml", "a cluster file, which is TOML")
+        system = system or cluster_file.like_of(Path(save))
     found = machine(parsed(log, lambda text: read(text, where=log.name)), on=system, pcie=pcie)
-    if save and system:
-        name = "-".join(re.findall(r"[a-z0-9]+", Path(save).stem.casefold())) or "my-box"
-        like = store.find("system", system, where="--on")
-        lent = lender(found, like)
-        write_text(Path(save), report.catalogue(found, name=name, like=like, lender=lent))
+    if save:
+        like = store.find("system", system, where="--on") if system else ""
+        lent = lender(found, like) if like else ""
+        told = cluster_file.write(Path(save), report.tables(found, lender=lent), like=like)
         curves = f"the curves measured on {lent} stand in" if lent else "no measured curve stands in on these links"
-        output.tell(f"{save} holds the system {name} ({curves}):")
-        output.tell(f"NHALF_CATALOG={save} nhalf decode MODEL --on {name}")
+        output.tell(f"wrote {save} ({'; '.join([curves, *told])}): nhalf decode MODEL --on {save}")
     if output_formats.write(lambda: report.document(found), "links"):
         return
     canvas = output.canvas()

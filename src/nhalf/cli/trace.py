@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.files.writing import write_text
 from nhalf.loading import tracing
 from nhalf.printable import shown
+from nhalf.report import cluster_file
 from nhalf.report import trace as report
 from nhalf.report.trace_brief import brief
 from nhalf.report.trace_document import difference_document, document, write_difference
@@ -28,14 +30,14 @@ from nhalf.trace.study import Options, Study, study
 @click.command(cls=Grouped)
 @click.argument("files", nargs=-1, metavar="FILES...")
 @click.option("--links", metavar="LINK|FIT",
-              help='"5us,400GB/s", a link of the catalogue, or a file of nhalf fit: JSON or links.toml.')  # fmt: skip
+              help='"5us,400GB/s", a link of the catalogue, a cluster file, or the JSON of nhalf fit.')  # fmt: skip
 @click.option("--model", metavar="MODEL", help="Sizes where the trace has none: a name or a config.json, with --batch.")
 @click.option("--batch", metavar="N", help="Sequences that decode together: sizes with --model, and tokens/s.")
 @click.option("--step", metavar="REGEX", help="The marks that are steps, where the profiler marked none.")
 @click.option("--patterns", multiple=True, metavar="FILE", help="More kernels that are communication (TOML).")
 @click.option("--diff", nargs=2, metavar="BEFORE AFTER", help="Compare two runs: files or folders.")
 @click.option("-o", "--output", "outputs", multiple=True, metavar="FILE",
-              help="Also write: .json wait tracks for Perfetto, .html a page; may be repeated.")  # fmt: skip
+              help="Also write: .json wait tracks for Perfetto, .html a page, .toml a cluster file.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(min=1), help="Files read at once.  [default: all cores]")
 @output_formats.option
 def trace(  # noqa: PLR0917  one parameter per option
@@ -121,6 +123,10 @@ def _write(result: Study, outputs: tuple[str, ...]) -> None:
             from nhalf.report.trace_tracks import tracks
 
             write_text(Path(name), tracks(result.timeline))
+        elif name.endswith(".toml"):
+            today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+            for text in cluster_file.write(Path(name), cluster_file.of_trace(result, date=today)):
+                output.tell(text)
         else:
             from nhalf.report.trace_page import page
 

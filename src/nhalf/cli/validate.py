@@ -10,6 +10,7 @@ from nhalf.cli.help_pages import Grouped
 from nhalf.errors import InputError
 from nhalf.loading.case_options import options
 from nhalf.report import validate as report
+from nhalf.report.view import View
 from nhalf.report.words import counted
 
 
@@ -71,11 +72,14 @@ def validate(
             output.warn(report.seen_before(seen, int(np.sum(np.isfinite(times)))))
         predicted = predictions(loaded)
     found = compare(predicted, times, scored)
-    if not output_formats.write(lambda: report.document(found, doubts), "groups"):
-        canvas = output.canvas()
-        yours = "" if cases else "  # with runs of your own in bench.csv"
-        refit = next_command.command("calibrate", {"bench": cases or ("bench.csv",), "--output": "my-stack.toml"})
-        report.write(found, doubts, canvas, next_command=f"{refit}{yours}", whole=output_formats.everything())
-        output.write(canvas.text)
+    yours = "" if cases else "  # with runs of your own in bench.csv"
+    refit = next_command.command("calibrate", {"bench": cases or ("bench.csv",), "--output": "my-stack.toml"}) + yours
+    output_formats.show(
+        View(
+            document=lambda: report.document(found, doubts), rows="groups",
+            brief=lambda: report.brief(found, doubts, next_command=refit),
+            detail=lambda canvas: report.write(found, doubts, canvas, next_command=refit),
+        )
+    )  # fmt: skip
     require_scored(found, where=table.path)
     require(limits, found.overall)

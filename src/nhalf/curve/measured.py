@@ -22,6 +22,8 @@ from nhalf.curve.surface import SHARED, Surface
 from nhalf.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nhalf.breakdown import Array, Quantity
     from nhalf.collective import Mode
 
@@ -43,9 +45,14 @@ class CurveKey:
     dtype: str
     kernel: str = ""
 
+    @property
+    def whose(self) -> str:
+        """Return the library, with its version where that is known: `vllm 0.24.0`."""
+        return f"{self.library} {self.version}".strip()
+
     def __str__(self) -> str:
         """Return `h100-sxm/vllm 0.24.0/graph/all-reduce/bfloat16`."""
-        return f"{self.system}/{self.library} {self.version}/{self.mode}/{self.op}/{self.dtype}"
+        return f"{self.system}/{self.whose}/{self.mode}/{self.op}/{self.dtype}".rstrip("/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,6 +65,12 @@ class MeasuredCurve:
     named); `note` says what a reader should know. `lent_to` names another system that a sibling's curve stands in for:
     there nothing counts as measured, and the band is wider. `even_only`: its kernel is built for even rank counts, and
     another one runs on odd ones.
+
+    `own` names the cluster file, or the flag, that a curve of the user's comes from. Its ranks sit on `nodes` nodes;
+    `taken_in` is the mode that it was measured in where it stands in for another, and in `one_process` all ranks were
+    driven, so that launches may be its floor. `seen` are the sizes [bytes] that were measured on each number of ranks
+    where the others were moved from elsewhere (`nhalf.curve.moved`), by which the band is `slack` times as wide as
+    elsewhere; where it is empty all were.
 
     Raises InputError when arrays do not pair, sizes or ranks do not rise, or a time or the noise is impossible.
     """
@@ -74,6 +87,12 @@ class MeasuredCurve:
     note: str = ""
     lent_to: str = ""
     even_only: bool = False
+    own: str = ""
+    nodes: int = 1
+    taken_in: Mode | None = None
+    one_process: bool = False
+    seen: tuple[Array, ...] = ()
+    slack: float = 1.0
     _at: dict[int, CurveAt] = field(default_factory=dict, init=False, repr=False)
     _shared: list[Surface] = field(default_factory=list, init=False, repr=False)
 
@@ -117,7 +136,28 @@ class MeasuredCurve:
         outside = np.maximum(np.log2(known[0] / asked), np.log2(asked / known[-1]))
         half += np.where(outside > 0.0, spread.held(outside), 0.0)
         half += spread.SIBLING if self.lent_to else 0.0
+        if self.seen and not self.is_measured(ranks):
+            half += self.slack * self._of_moving(asked, ranks)
         return half if ranks in self.ranks else half + self._of_other_ranks(asked, ranks)
+
+    def half_widths(self, sizes_bytes: Array, ranks: int) -> tuple[Array, Array]:
+        """Return the half-widths [ln] of the 80 % band below and above the time at each size [bytes].
+
+        Where one process drove all ranks, the time is an upper bound, and the band reaches down.
+
+        Raises InputError when the ranks lie outside the measured ones or are 1.
+        """
+        half = self.half_width(sizes_bytes, ranks)
+        return (half + spread.LAUNCHES if self.one_process else half), half
+
+    def _of_moving(self, sizes_bytes: Array, ranks: int) -> Array:
+        """Return what adds to the half-width [ln] that the points around were moved from other systems or ranks."""
+        known = {each: sizes for each, sizes in zip(self.ranks, self.seen, strict=True) if len(sizes)}
+        if not known:  # of another number of nodes
+            return spread.moved(np.zeros(len(sizes_bytes)), 1.0)
+        nearest = min(known, key=lambda each: abs(math.log2(each / ranks)))
+        apart = np.min(np.abs(np.log2(sizes_bytes[:, None] / known[nearest][None])), axis=1)
+        return spread.moved(apart, abs(math.log2(nearest / ranks)))
 
     def _of_other_ranks(self, sizes_bytes: Array, ranks: int) -> Array:
         """Return what a number of ranks that was not measured adds to the half-width [ln]."""
@@ -131,7 +171,14 @@ class MeasuredCurve:
 
     def is_measured(self, ranks: int) -> bool:
         """Return whether this number of ranks was measured, rather than lying between two, or on a sibling alone."""
-        return ranks in self.ranks and not self.lent_to
+        if ranks not in self.ranks or self.lent_to:
+            return False
+        index = self.ranks.index(ranks)
+        return not self.seen or len(self.seen[index]) == len(self.sizes_bytes[index])
+
+    def is_moved(self, ranks: int) -> bool:
+        """Return whether a curve of the user's was moved to this number of ranks, or some sizes of it."""
+        return bool(self.own) and not self.is_measured(ranks)
 
     def covers(self, ranks: int) -> bool:
         """Return whether a number of ranks is 1, was measured, or lies between two that were and runs their kernel."""
@@ -222,3 +269,16 @@ class MeasuredCurve:
                 )
             )
         return self._shared[0]
+
+
+def preferred(curves: Iterable[MeasuredCurve], ranks: int) -> MeasuredCurve | None:
+    """Return the curve to take of some that are alike, on a number of ranks; None where none covers it.
+
+    The user's own come first: of a process a rank, then what was measured on so many ranks; else the order stands.
+    """
+    known = [curve for curve in curves if curve.covers(ranks)]
+    return min(
+        known,
+        key=lambda each: (not each.own, each.one_process, bool(each.own) and not each.is_measured(ranks)),
+        default=None,
+    )

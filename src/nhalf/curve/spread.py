@@ -31,6 +31,25 @@ SIBLING: Final = 0.15
 """Half-width [ln] that a sibling adds: of one library and version, 80 % of the points lie within 0.06 between H100 and
 H200, within 0.04 between B200 and B300, and within 0.35 between B200 and GB200."""
 
+LAUNCHES: Final = 0.69
+"""Half-width [ln] downwards where one process launches the kernels of all ranks: half the time, as much as the plan of
+a tuner is taken to be off. How much of a floor is launches differs by host and was not measured."""
+_MOVED_SIZES = (0.02, 0.04)  # at a size that was moved from other systems: at once, and for each doubling away
+_MOVED_RANKS = (0.04, 0.1)  # at a rank count that was moved: at once, and for each doubling of the ranks away
+ON_SLOTS: Final = 4.0
+"""How many times as wide the two are where devices share the slots of a host: two such systems are known, and they are
+as far apart. All three are 80 % quantiles over shipped curves with the family left out."""
+
+
+def moved(size_doublings: Array, rank_doublings: float) -> Array:
+    """Return the half-width [ln] of a time moved from other systems, so many doublings from what was measured."""
+    first, each = _MOVED_SIZES
+    wide: Array = np.where(size_doublings > 0.0, first + each * size_doublings, 0.0)
+    if rank_doublings:
+        first, each = _MOVED_RANKS
+        wide = wide + first + each * rank_doublings
+    return wide
+
 
 def noise(mode: Mode | None, deviation: float) -> float:
     """Return the half-width [ln] at a measured size, where `deviation` [1] is that of the median of its repeats."""

@@ -140,7 +140,7 @@ def _beaten(question: Question) -> dict[tuple[str | None, str], Beaten]:
     Only what was measured on so many ranks counts; a sibling that lends its curve stands for its links, too.
     """
     curve, found = question.curve, dict[tuple[str | None, str], Beaten]()
-    if curve is None or question.ranks not in curve.ranks:
+    if curve is None or question.ranks not in curve.ranks or curve.is_moved(question.ranks):
         return found
     curve = replace(curve, lent_to="")
     sizes = curve.sizes_bytes[curve.ranks.index(question.ranks)]

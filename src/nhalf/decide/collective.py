@@ -71,7 +71,6 @@ def rows(question: Question, sizes_bytes: list[float]) -> list[Row]:
 
 
 def _of_law(question: Question, name: str, size_bytes: float, chosen: Choice) -> Row:
-    """Return the row of a law."""
     term = question.term(name, size_bytes)
     owed = columns(term)
     time_s, law = float(np.mean(term.value)), question.laws[name]

@@ -98,7 +98,7 @@ def unused(option: Option, before: Scenario) -> str:
     `before` is a scenario without the option.
     """
     tier = _about(option, before)
-    if not tier or any(_reaches(each.layout, each.system.fabric, tier) for each in option.layouts):
+    if not tier or any((each.layout.devices > _below(each.system.fabric, tier)) for each in option.layouts):
         return ""
     return tier
 
@@ -113,11 +113,6 @@ def _about(option: Option, before: Scenario) -> str:
     if option.layouts[0].stack.remedies.kernel_bypass != before.stack.remedies.kernel_bypass:
         tiers.append(_TIERS[before.system.fabric.inter_rack is not None])
     return tiers[0] if tiers and all(tiers) else ""
-
-
-def _reaches(layout: Layout, fabric: Fabric, tier: str) -> bool:
-    """Tell whether a replica of a layout is spread over more than one node, or rack."""
-    return layout.devices > _below(fabric, tier)
 
 
 def _below(fabric: Fabric, tier: str) -> int:

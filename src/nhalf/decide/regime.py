@@ -10,6 +10,7 @@ import numpy as np
 from nhalf.collective import Mode, Op
 from nhalf.curve import fit_line
 from nhalf.predict.communication import collective, is_measured, measured_curve
+from nhalf.predict.exchange import message_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +82,7 @@ def crossover(scenario: Scenario) -> Crossover:
     else:
         times = np.asarray(collective(scenario, Op.ALL_REDUCE, group, SIZES_BYTES).value)
         line, double_floor = fit_line(SIZES_BYTES, times), _double_floor(times)
+    message = float(np.mean(message_bytes(scenario)))
     return Crossover(
         system=scenario.system.name,
         collective=f"all-reduce x{ranks}",
@@ -90,17 +92,10 @@ def crossover(scenario: Scenario) -> Crossover:
         bandwidth_bytes_per_s=line.bandwidth_bytes_per_s,
         half_size_bytes=line.half_size_bytes,
         double_floor_size_bytes=double_floor,
-        message_bytes_per_sequence=_message_bytes(scenario),
-        floor_s=float(np.mean(collective(scenario, Op.ALL_REDUCE, group, _message_bytes(scenario)).value)),
+        message_bytes_per_sequence=message,
+        floor_s=float(np.mean(collective(scenario, Op.ALL_REDUCE, group, message).value)),
         kind="measured" if measured else "modelled",
     )
-
-
-def _message_bytes(scenario: Scenario) -> float:
-    """Return the bytes that one sequence adds to an all-reduce: one activation, or one for each token it checks."""
-    workload, on = scenario.workload, scenario.stack.remedies
-    each = workload.activation_bytes * workload.tokens_per_step * on.message_factor * on.fused_collectives
-    return scenario.transformer.hidden_size * float(np.mean(each))
 
 
 def _double_floor(times_s: Array) -> float:
@@ -152,7 +147,6 @@ def turns(scenarios: Sequence[Scenario]) -> list[Turn]:
 
 
 def _turn(scenario: Scenario, found: Crossover, version: str) -> Turn:
-    """Return a crossover with what it belongs to."""
     return Turn(
         system=scenario.system.name,
         library=scenario.stack.library.name,

@@ -96,7 +96,6 @@ def _switched(scenario: Scenario) -> Iterator[tuple[str, str, Scenario, str]]:
 
 
 def _without(scenario: Scenario, remedies: Remedies) -> Scenario:
-    """Return the scenario with other remedies."""
     return replace(scenario, stack=replace(scenario.stack, remedies=remedies))
 
 

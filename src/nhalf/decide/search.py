@@ -172,7 +172,6 @@ def search(base: Scenario, gpus: int, wish: Wish, judged: tuple[Layout, int | No
 
 
 def _why_not(wish: Wish, layout: Layout) -> str:
-    """Return why a layout has no point."""
     if wish.users is not None and wish.users < layout.attention_dp * layout.replicas:
         return "has more attention ranks than users"
     return "does not fit in memory"

@@ -39,9 +39,9 @@ class Facts:
     settings: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     hcas: int = 0
+    wires: set[str] = field(default_factory=set)
     rates_gbit: list[float] = field(default_factory=list)
     mtus: list[int] = field(default_factory=list)
-    version: str = ""
 
     @property
     def spoken(self) -> int:
@@ -61,14 +61,15 @@ class Facts:
             self.networks[name] += 1
             self.counts["gdr" if marked else "no gdr"] += 1
         if found := _USING.search(line):
-            self.hcas = max(self.hcas, len(_HCA.findall(found[1])))
+            ports = _HCA.findall(found[1])
+            self.hcas = max(self.hcas, len(ports))
+            self.wires |= set(ports)
         for name, pattern in _COUNTED.items():
             self.counts[name] += bool(pattern.search(line))
         for name, value in (*_SET.findall(line), *_GIVEN.findall(line)):
             self.settings[name] = value.rstrip(".,;")
         self.rates_gbit += [float(found[1]) for found in _RATE.finditer(line)]
         self.mtus += [int(found[1]) for found in _MTU.finditer(line)]
-        self.version = found[1] if (found := _VERSION.search(line)) else self.version
 
 
 _LONGEST: Final = 4096
@@ -78,12 +79,11 @@ _WORDS: Final = (
 _NETWORK = re.compile(r"Using network (\S+(?: \S+)?)")
 _VIA = re.compile(r"\bvia NET/([^/]+)/\d+(/GDRDMA)?")
 _USING = re.compile(r"NET/IB\w* ?: Using (.*?)(?:;|$)")
-_HCA = re.compile(r"\[\d+\]([\w.-]+):\d+")
+_HCA = re.compile(r"\[\d+\][\w.-]+:\d+(?:/(\w+))?")
 _SET = re.compile(r"\b(NCCL_\w+|FI_PROVIDER) set (?:by environment )?to (\S+)")
 _GIVEN = re.compile(r"\b(NCCL_\w+|FI_PROVIDER)=(\S+)")
 _RATE = re.compile(r"^\s*(?:Rate|rate):\s*(\d+(?:\.\d+)?)")
 _MTU = re.compile(r"active_mtu:\s*(\d+)")
-_VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
 _COUNTED: Final = {
     "shm": re.compile(r"\bvia (?:SHM|direct shared memory)"),
     "p2p": re.compile(r"\bvia P2P\b"),
@@ -96,74 +96,61 @@ _COUNTED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    name: str
-    values: re.Pattern[str]
-    code: str
-    weight: float
-
-
-def _setting(name: str, values: str, code: str, weight: float) -> _Setting:
-    return _Setting(name, re.compile(values, re.IGNORECASE), code, weight)
-
-
 _SETTINGS: Final = (
-    _setting("NCCL_IB_DISABLE", r"1", "tcp", LIKELY),
-    _setting("NCCL_NET", r"Socket", "tcp", SURE),
-    _setting("FI_PROVIDER", r"tcp.*|sockets", "tcp", SURE),
-    _setting("NCCL_P2P_DISABLE", r"1", "host-bounce", SURE),
-    _setting("NCCL_P2P_LEVEL", r"LOC|0", "host-bounce", SURE),
-    _setting("NCCL_NVLS_ENABLE", r"0", "nvls-off", SURE),
-    _setting("NCCL_ALGO", r"(?!.*nvls)(?!\^).*(?:ring|tree).*", "nvls-off", LIKELY),
-    _setting("NCCL_ALGO", r"\^.*nvls.*", "nvls-off", LIKELY),
-    _setting("NCCL_PROTO", r"LL", "protocol-capped", SURE),
-    _setting("NCCL_PROTO", r"LL128|LL,LL128|LL128,LL", "protocol-capped", HINT),
-    _setting("NCCL_MAX_(?:NCHANNELS|CTAS)", r"[1-4]", "protocol-capped", LIKELY),
-    _setting("NCCL_NET_GDR_LEVEL", r"LOC|0", "no-gdr", SURE),
-    _setting("NCCL_IB_HCA", r"=?\^?[\w.-]+(?::\d+)?", "rails", HINT),
+    ("NCCL_IB_DISABLE", r"1", "tcp", LIKELY),
+    ("NCCL_NET", r"Socket", "tcp", SURE),
+    ("FI_PROVIDER", r"tcp.*|sockets", "tcp", SURE),
+    ("NCCL_P2P_DISABLE", r"1", "host-bounce", SURE),
+    ("NCCL_P2P_LEVEL", r"LOC|0", "host-bounce", SURE),
+    ("NCCL_NVLS_ENABLE", r"0", "nvls-off", SURE),
+    ("NCCL_ALGO", r"(?!.*nvls)(?!\^).*(?:ring|tree).*|\^.*nvls.*", "nvls-off", LIKELY),
+    ("NCCL_PROTO", r"LL", "protocol-capped", SURE),
+    ("NCCL_PROTO", r"LL128|LL,LL128|LL128,LL", "protocol-capped", HINT),
+    ("NCCL_MAX_NCHANNELS", r"[1-4]", "protocol-capped", LIKELY),
+    ("NCCL_MAX_CTAS", r"[1-4]", "protocol-capped", LIKELY),
+    ("NCCL_NET_GDR_LEVEL", r"LOC|0", "no-gdr", SURE),
+    ("NCCL_IB_HCA", r"=?\w+_\d+(?::\d+)?", "rails", HINT),
 )
+"""A variable, its values that speak for a cause, and how strongly."""
+_SAID: Final = (
+    ("shm", "p2p", "host-bounce", LIKELY, "channels inside a node go through shared memory (SHM)"),
+    ("p2p", "shm", "host-bounce", -LIKELY, "channels inside a node go from GPU to GPU (P2P)"),
+    ("no nvls", "", "nvls-off", LIKELY, "the library says that NVLS multicast is not available"),
+    ("nvls", "no nvls", "nvls-off", -HINT, "the library says that NVLS multicast is available"),
+    ("downgraded", "", "half-speed-link", LIKELY, "lspci says of a PCIe link that it is downgraded"),
+    ("inactive link", "", "half-speed-link", LIKELY, "an NVLink is inactive"),
+    ("gdr", "no gdr", "no-gdr", -LIKELY, "every channel through the NICs is marked GDRDMA"),
+    ("gdr disabled", "gdr", "no-gdr", LIKELY, "the library says that GPU Direct RDMA is disabled"),
+)
+"""What is counted and what must not be, the cause that it speaks for or against, and the sentence."""
 
 
 def clues(facts: Facts, *, nics_per_node: float, nic_gbit: float) -> list[Clue]:
     """Return what facts say for and against causes on nodes with so many NICs of a rate [Gb/s]."""
     found = [
-        Clue(code=each.code, weight=each.weight, text=f"{name}={value} is set")
-        for each in _SETTINGS
+        Clue(code=code, weight=weight, text=f"{name}={value} is set")
+        for known, values, code, weight in _SETTINGS
         for name, value in facts.settings.items()
-        if re.fullmatch(each.name, name) and each.values.fullmatch(value)
+        if name == known and re.fullmatch(values, value, re.IGNORECASE)
     ]
-    return [*found, *_of_network(facts), *_of_node(facts), *_of_ports(facts, nics_per_node, nic_gbit)]
+    counts = facts.counts
+    # That channels of P2P are there as well does not undo that some go through shared memory.
+    found += [
+        Clue(code=code, weight=weight, text=text)
+        for name, without, code, weight, text in _SAID
+        if counts[name] and not (counts[without] and (weight < 0 or name != "shm"))
+    ]
+    return [*found, *_of_network(facts), *_of_ports(facts, nics_per_node, nic_gbit)]
 
 
 def _of_network(facts: Facts) -> Iterable[Clue]:
-    sockets = sum(count for name, count in facts.networks.items() if name.startswith("Socket"))
     other = sorted(name for name in facts.networks if not name.startswith("Socket"))
-    if sockets and not other:
+    if facts.networks and not other:
         yield Clue(code="tcp", weight=SURE, text="the library says that it uses sockets (NET/Socket)")
     elif other:
         yield Clue(code="tcp", weight=-SURE, text=f"the library uses {other[0]}, not sockets")
-    if other and facts.counts["no gdr"] and not facts.counts["gdr"]:
-        yield Clue(code="no-gdr", weight=LIKELY, text="no channel through the NICs is marked GDRDMA")
-    elif facts.counts["gdr"] and not facts.counts["no gdr"]:
-        yield Clue(code="no-gdr", weight=-LIKELY, text="every channel through the NICs is marked GDRDMA")
-    elif facts.counts["gdr disabled"]:
-        yield Clue(code="no-gdr", weight=LIKELY, text="the library says that GPU Direct RDMA is disabled")
-
-
-def _of_node(facts: Facts) -> Iterable[Clue]:
-    if facts.counts["shm"]:
-        yield Clue(code="host-bounce", weight=LIKELY, text="channels inside a node go through shared memory (SHM)")
-    elif facts.counts["p2p"]:
-        yield Clue(code="host-bounce", weight=-LIKELY, text="channels inside a node go from GPU to GPU (P2P)")
-    if facts.counts["no nvls"]:
-        yield Clue(code="nvls-off", weight=LIKELY, text="the library says that NVLS multicast is not available")
-    elif facts.counts["nvls"]:
-        yield Clue(code="nvls-off", weight=-HINT, text="the library says that NVLS multicast is available")
-    if facts.counts["downgraded"]:
-        yield Clue(code="half-speed-link", weight=LIKELY, text="lspci says of a PCIe link that it is downgraded")
-    if facts.counts["inactive link"]:
-        yield Clue(code="half-speed-link", weight=LIKELY, text="an NVLink is inactive")
+        if facts.counts["no gdr"] and not facts.counts["gdr"]:
+            yield Clue(code="no-gdr", weight=LIKELY, text="no channel through the NICs is marked GDRDMA")
 
 
 def _of_ports(facts: Facts, nics_per_node: float, nic_gbit: float) -> Iterable[Clue]:
@@ -171,20 +158,19 @@ def _of_ports(facts: Facts, nics_per_node: float, nic_gbit: float) -> Iterable[C
         few = facts.hcas <= nics_per_node / 2
         text = f"the library uses {facts.hcas} NICs of a node's {nics_per_node:g}"
         yield Clue(code="rails", weight=LIKELY if few else -LIKELY, text=text)
-    if facts.rates_gbit and nic_gbit:
-        slowest = min(facts.rates_gbit)
-        slow = slowest <= 0.6 * nic_gbit
+    slowest, small = min(facts.rates_gbit, default=nic_gbit), min(facts.mtus, default=_LARGE_MTU)
+    if facts.rates_gbit and slowest <= _HALF * nic_gbit:
         text = f"a port runs at {slowest:g} Gb/s, where {nic_gbit:g} was expected"
-        if slow:
-            yield Clue(code="half-speed-link", weight=SURE, text=text)
-    if facts.mtus:
-        small = min(facts.mtus)
-        if small <= 1024:  # noqa: PLR2004  RDMA's MTUs are 256 to 4096
-            yield Clue(code="mtu", weight=LIKELY, text=f"a port's active MTU is {small}, of 4096")
+        yield Clue(code="half-speed-link", weight=SURE, text=text)
+    if small <= _SMALL_MTU:
+        yield Clue(code="mtu", weight=LIKELY, text=f"a port's active MTU is {small}, of {_LARGE_MTU}")
     if facts.counts["frame 1500"] and any(name.startswith("Socket") for name in facts.networks):
         yield Clue(code="mtu", weight=HINT, text="an interface has an MTU of 1500")
 
 
+_HALF: Final = 0.6
+"""Half, and what the name of a rate rounds."""
+_SMALL_MTU, _LARGE_MTU = 1024, 4096
 _FAR: Final = ("SYS", "SOC", "NODE", "PHB")
 
 
@@ -197,20 +183,10 @@ def of_matrix(matrix: Matrix, *, nvlinked: bool, nics_per_node: float) -> list[C
         found.append(Clue(code="host-bounce", weight=SURE, text="no pair of GPUs is joined by NVLink in the matrix"))
     near = {gpu: [matrix.cells.get((gpu, nic), "") for nic in nics] for gpu in gpus}
     lost = [gpu for gpu, letters in near.items() if letters and all(each in _FAR for each in letters)]
-    if lost and len(lost) < len(gpus) + 1:
+    if lost:
         which = "every GPU" if len(lost) == len(gpus) else ", ".join(lost[:4])
-        found.append(
-            Clue(
-                code="nic-affinity", weight=LIKELY, text=f"{which} reaches every NIC through the host ({_worst(near)})"
-            )
-        )
+        text = f"{which} reaches every NIC through the host (none at PIX or PXB)"
+        found.append(Clue(code="nic-affinity", weight=LIKELY, text=text))
     if nics and nics_per_node > 1 and len(nics) <= nics_per_node / 2:
         found.append(Clue(code="rails", weight=HINT, text=f"the matrix shows {len(nics)} NICs of {nics_per_node:g}"))
     return found
-
-
-def _worst(near: dict[str, list[str]]) -> str:
-    best = [
-        min(letters, key=lambda each: -_FAR.index(each) if each in _FAR else -9) for letters in near.values() if letters
-    ]
-    return min(best, key=lambda each: _FAR.index(each) if each in _FAR else 9)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.doctor.clues import HINT
+from nhalf.doctor.clues import HINT, Clue
 from nhalf.doctor.diagnosis import Case, Cause, weighed
 from nhalf.doctor.yardstick import bus_ceiling, is_across, yardstick
 from nhalf.laws.collective.bandwidth import busbw
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.breakdown import Array
-    from nhalf.doctor.clues import Clue
     from nhalf.doctor.history import Change
     from nhalf.doctor.pairs import Matrix
     from nhalf.doctor.yardstick import Known
@@ -32,6 +31,8 @@ _WORTH: Final = 0.05
 """Causes less probable than this are not named."""
 _TWICE: Final = 2.0
 """Nothing moves faster than twice what the links carry; in-network reductions stay below that."""
+_APART: Final = math.log(1.5)
+"""Runs of the same that differ by more were not run under the same conditions."""
 _LARGE_BYTES, _SMALL_BYTES, _FLOOR_BYTES = float(1 << 20), float(16 << 10), 2048.0
 
 
@@ -130,10 +131,27 @@ def examined(
         if case is not None or ceiling is not None:
             readings.append(_reading(curve, case, ceiling))
     readings.sort(key=lambda reading: reading.share_of_measured or math.inf)
+    cases, clues = _one_run(cases, clues)
     odds, found = weighed(cases, clues) if cases else (None, ())
     # What was seen in a trace or among pairs needs no guess, and what no fault explains still has its clues.
     by_code = {cause.code: cause for cause in (*_of_clues(clues), *found, *more)}
     return tuple(readings), odds, tuple(sorted(by_code.values(), key=lambda cause: -cause.probability))
+
+
+def _one_run(cases: list[Case], clues: Sequence[Clue]) -> tuple[list[Case], list[Clue]]:
+    """Return the slowest of runs of the same that differ, and that they do: it is not the machine's constant state."""
+    alike: dict[object, list[Case]] = {}
+    for case in cases:
+        key = replace(case.curve.series.key, label="", file="")
+        alike.setdefault((key, case.places), []).append(case)
+    kept, told = [], list(clues)
+    for same in alike.values():
+        apart = float(np.max(np.ptp([case.mean for case in same], axis=0)))
+        kept += [max(same, key=lambda case: float(case.mean.sum()))] if apart > _APART else same
+        if apart > _APART:
+            text = f"runs of the same differ by {math.exp(apart):.2g} times"
+            told.append(Clue(code="other-jobs", weight=HINT, text=text))
+    return kept, told
 
 
 def _of_clues(clues: Sequence[Clue]) -> list[Cause]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _LEAST, _SIGMAS = math.log(1.1), 4.0
 """A change is a tenth and more, and beyond four robust standard deviations of the runs on both sides."""
+_BEFORE_ONE, _SIGMAS_OF_ONE = 4, 6.0
+"""The last run alone is told from at least so many before it, and needs more deviations."""
 _FLATTEST: Final = 0.01
 """Runs of one machine scatter by at least a hundredth [log]."""
 
@@ -64,12 +66,7 @@ def changes(runs: Sequence[Dated]) -> list[Change]:
 
 
 def _name(curve: CurveFit) -> str:
-    key = curve.series.key
-    return ", ".join(
-        filter(
-            None, (f"{key.name} on {key.ranks} ranks", f"{key.nodes} nodes" if key.nodes else "", str(key.mode or ""))
-        )
-    )
+    return str(replace(curve.series.key, label=""))
 
 
 def _value(curve: CurveFit, value: str) -> float | None:
@@ -85,13 +82,14 @@ def _splits(logs: Array, start: int) -> list[int]:
     for place in range(1, len(logs)):
         one, other = logs[:place], logs[place:]
         cost = float(np.abs(one - np.median(one)).sum() + np.abs(other - np.median(other)).sum())
-        if min(place, len(logs) - place) > 1 and cost < least:
+        last = len(logs) - 1 == place >= _BEFORE_ONE
+        if (min(place, len(logs) - place) > 1 or last) and cost < least:
             best, least, shift = place, cost, float(np.median(other) - np.median(one))
     if not best:
         return []
     rest = np.concatenate([logs[:best] - np.median(logs[:best]), logs[best:] - np.median(logs[best:])])
     noise = max(TO_SIGMA * float(np.median(np.abs(rest))), _FLATTEST)
-    if abs(shift) <= max(_LEAST, _SIGMAS * noise):
+    if abs(shift) <= max(_LEAST, (_SIGMAS if best < len(logs) - 1 else _SIGMAS_OF_ONE) * noise):
         return []
     return [*_splits(logs[:best], start), start + best, *_splits(logs[best:], start + best)]
 

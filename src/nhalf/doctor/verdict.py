@@ -10,7 +10,8 @@ from nhalf.doctor.advice import ADVICE
 if TYPE_CHECKING:
     from nhalf.doctor.examination import Examination, Reading
 
-_LIKELY: Final = 0.3
+_WHOLE, _MULTIPLE = 0.995, 10.0
+LIKELY: Final = 0.3
 """A cause less probable than this is no explanation."""
 
 
@@ -23,7 +24,7 @@ def headline(found: Examination) -> str:
         return _silent(found)
     if found.normal is None and found.normal_odds is None:
         return f"No time to compare; the logs say that {ADVICE[best.code].says}."
-    if found.normal is False and best.probability < _LIKELY:
+    if found.normal is False and best.probability < LIKELY:
         return f"Not normal, and no named cause stands out; perhaps {ADVICE[best.code].says}."
     most = f"{ADVICE[best.code].says} ({100 * best.probability:.0f} %)"
     if found.normal is None:
@@ -44,15 +45,12 @@ def numbers(reading: Reading) -> str:
     """Return the bus bandwidth and the floor of a curve as shares of the ceiling and of like systems."""
     parts = []
     if reading.busbw_bytes_per_s is not None:
-        shares = []
-        if reading.ceiling_bytes_per_s:
-            shares.append(f"{_percent(reading.share_of_ceiling)} of the links' {rate(reading.ceiling_bytes_per_s)}")
-        if reading.expected_bytes_per_s:
-            share = _percent(reading.busbw_bytes_per_s / reading.expected_bytes_per_s)
-            shares.append(f"{share} of the {rate(reading.expected_bytes_per_s)} of like systems")
-        parts.append(
-            f"{rate(reading.busbw_bytes_per_s)} of bus bandwidth" + (f" is {', '.join(shares)}" if shares else "")
-        )
+        shares = [
+            _of(reading.busbw_bytes_per_s, other, whose)
+            for other, whose in ((reading.ceiling_bytes_per_s, "links'"), (reading.expected_bytes_per_s, "usual"))
+            if other
+        ]
+        parts.append(f"{rate(reading.busbw_bytes_per_s)} of bus bandwidth{' is ' * bool(shares)}{', '.join(shares)}")
     if reading.floor_s is not None:
         text = f"floor {units.format_time(reading.floor_s)}"
         known = reading.expected_floor_s
@@ -61,14 +59,18 @@ def numbers(reading: Reading) -> str:
 
 
 def sentence(found: Examination) -> str:
-    """Return the verdict in one line, for commands beside the doctor; empty where nothing was compared."""
-    if found.worst is None or found.normal_odds is None:
+    """Return the verdict in one line, for commands beside the doctor; empty where nothing is known to compare with."""
+    if found.worst is None:
         return ""
     return f"{headline(found).removesuffix('.')}: {numbers(found.worst)}."
 
 
-def _percent(share: float | None) -> str:
-    return "unknown" if share is None else f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.3g} %"  # noqa: PLR2004
+def _of(value: float, other: float, whose: str) -> str:
+    """Return a bandwidth as a share of another one, or as a multiple where it is one."""
+    share = value / other
+    if share > _MULTIPLE:
+        return f"{share:.3g} times the {whose} {rate(other)}"
+    return f"{100 * share:.{2 if share < _WHOLE else 3}g} % of the {whose} {rate(other)}"
 
 
 def rate(value: float) -> str:

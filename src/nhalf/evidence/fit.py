@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nhalf.evidence.table import Skipped
     from nhalf.system import System
 
-_LEAST: Final = 4
+_LEAST: Final = 3
 """Sizes without which a curve predicts nothing."""
 _IN_A_NODE: Final = 8
 """Ranks that one node holds when nobody says otherwise: HGX and DGX boards."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.evidence.identify import SMALL, largest
+from nhalf.evidence.identify import largest
 from nhalf.evidence.intervals import Doubt, Estimate, estimate, inverted, noise_draws
 from nhalf.evidence.lines import line_times, robust_line
 
@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from nhalf.evidence.series import Series
 
 _ENOUGH_RUNS: Final = 3
-_OTHER_PROTOCOL: Final = 4.0
-"""Beyond the sizes that were run a library may use a protocol with so many times less latency, or more bandwidth: of
-250 measured curves (collectives of aiconfigurator-core 0.12.0) cut off at 16 KiB to 8 MiB, nine in ten hold within."""
+_QUICKEST: Final = 1024.0
+"""Up to this size [bytes] every library runs its quickest protocol."""
+_WIDEST: Final = 4.0
+"""From so many times the size at which a sweep nears its ceiling on, every library runs its widest protocol."""
+_BELOW, _ABOVE = 0.19, 0.35
+"""Beyond the sizes that were run a library may have a quicker or a wider protocol: exponents of how many times, against
+how far the sizes stop short. They are the 2.5 % and 97.5 % quantiles of 250 measured curves (collectives of
+aiconfigurator-core 0.12.0), of which three sizes were left."""
 
 
 def latency(series: Series, segment: Segment, line: Line | None = None, *, seen: bool = True) -> Estimate:
@@ -31,7 +36,7 @@ def latency(series: Series, segment: Segment, line: Line | None = None, *, seen:
     if line is not None:
         values["one line"] = [line.latency_s]
     if not seen:
-        further = 1.0 if doubt.sizes_bytes[0] <= SMALL else _OTHER_PROTOCOL
+        further = max(float(doubt.sizes_bytes[0]) / _QUICKEST, 1.0) ** _BELOW
         values["sizes off the floor"] = _either_way(segment.latency_s, float(doubt.times_s.min()), further)
     return estimate(segment.latency_s, {name: alphas for name, (alphas, _) in noise_draws(doubt).items()}, values)
 
@@ -47,7 +52,7 @@ def bandwidth(series: Series, segment: Segment, line: Line | None = None, *, see
         values["one line"] = [1.0 / line.bandwidth_bytes_per_s]
     inverse = 1.0 / segment.bandwidth_bytes_per_s
     if not seen:
-        further = 1.0 if doubt.sizes_bytes[-1] >= largest(series) else _OTHER_PROTOCOL
+        further = max(_WIDEST * largest(series) / float(doubt.sizes_bytes[-1]), 1.0) ** _ABOVE
         values["sizes off the ceiling"] = _either_way(
             inverse, float((doubt.times_s / doubt.sizes_bytes).min()), further
         )

@@ -139,6 +139,26 @@ def read_text(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def read_tail(path: Path, most: int) -> str:
+    """Return the last whole lines of a file that another program may be writing, `most` bytes of them at most.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or is no regular file.
+    """
+    try:
+        if not path.is_file():
+            raise InputError("this is no regular file", where=str(path), do="name a file")
+        with path.open("rb") as file:
+            begin = max(file.seek(0, os.SEEK_END) - most, 0)
+            file.seek(begin)
+            content = file.read(most)
+    except OSError as error:
+        raise InputError(f"the file cannot be read: {error.strerror or error}", where=str(path)) from error
+    return content.decode("utf-8", "replace").partition("\n")[2] if begin else content.decode("utf-8", "replace")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file.
 

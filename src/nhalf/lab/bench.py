@@ -1,16 +1,13 @@
-"""What the lab measures on: links that are imposed, collectives, and a small decoder whose ranks they join."""
+"""What the lab measures: a small decoder, the links that are imposed between its ranks, and its tokens."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 from nhalf.evidence.probe.decoder import FLOAT_BYTES
 from nhalf.evidence.probe.messages import Decode
 from nhalf.evidence.probe.statistics import interval, median
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MODEL: Final = Decode(layers=8, hidden=128, heads=8, vocabulary=256, batch=1, tokens=1)
 """The decoder of the lab: small enough that a link, not a processor, sets its pace."""
@@ -49,31 +46,6 @@ class Tokens:
         return interval(self.times_s) or (min(self.times_s), max(self.times_s))
 
 
-class Bench(Protocol):
-    """Something to measure on."""
-
-    @property
-    def name(self) -> str:
-        """Return what it is, in words."""
-        ...
-
-    def impose(self, wire: Wire) -> None:
-        """Set what lies between the hosts from now on."""
-        ...
-
-    def message_s(self, size_bytes: int) -> float:
-        """Return the time [s] of a message between the first two hosts."""
-        ...
-
-    def all_reduce_s(self, ranks: int, size_bytes: int, algorithm: str = "") -> float:
-        """Return the time [s] of one of several all-reduces in a row, among the first ranks."""
-        ...
-
-    def tokens(self, order: Decode, late_s: float = 0.0) -> Tokens:
-        """Decode with tp x pp ranks, of which the second begins each layer late by so much [s]."""
-        ...
-
-
 def size_of(batch: int) -> int:
     """Return the bytes that are summed, or handed over, for a batch [bytes]."""
     return batch * MODEL.hidden * FLOAT_BYTES
@@ -83,8 +55,3 @@ def order(batch: int, tokens: int, *, tp: int = 1, pp: int = 1) -> Decode:
     """Return an order to decode some tokens; the first of them is for warming up."""
     return Decode(layers=MODEL.layers, hidden=MODEL.hidden, heads=MODEL.heads, vocabulary=MODEL.vocabulary,
                   batch=batch, tokens=tokens + 1, tp=tp, pp=pp)  # fmt: skip
-
-
-def without_first(times: Sequence[float]) -> tuple[float, ...]:
-    """Return the times [s] but the first."""
-    return tuple(times[1:])

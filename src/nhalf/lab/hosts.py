@@ -16,7 +16,7 @@ from nhalf.evidence.probe.cell import Cell
 from nhalf.evidence.probe.messages import Prepare, Visit
 from nhalf.evidence.probe.schedule import after_barriers
 from nhalf.evidence.probe.statistics import median
-from nhalf.lab.bench import Tokens, without_first
+from nhalf.lab.bench import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,4 +86,4 @@ class Hosts:
         if late_s:
             orders[1] = structs.replace(order, late_s=late_s)
         answers = self._ranks.conductor.ask(orders, _DEADLINE_S)
-        return Tokens(times_s=without_first(answers[0]["times"]), ids=tuple(answers[0]["ids"]))
+        return Tokens(times_s=tuple(answers[0]["times"][1:]), ids=tuple(answers[0]["ids"]))

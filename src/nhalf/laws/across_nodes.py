@@ -26,6 +26,7 @@ from nhalf.library import octave
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nhalf.curve import MeasuredCurve
     from nhalf.fabric import Span
     from nhalf.library import Library, TunerPath
     from nhalf.system import System
@@ -112,10 +113,14 @@ def _inside(op: Op, span: Span, system: System) -> Callable[[Quantity], Quantity
     """Return NCCL's time [s] inside a node of the group: measured there, or its steps."""
     ranks = span.ranks_per_node
     for curve in system.curves:
-        key = curve.key
-        if (key.library, key.mode, key.op) == ("nccl", Mode.HOST, op) and ranks > 1 and curve.covers(ranks):
+        if _is_nccl(curve, op) and curve.nodes == 1 and ranks > 1 and curve.covers(ranks):
             return curve.at(ranks)
     return Steps(op, ranks, span.intra.latency_s)
+
+
+def _is_nccl(curve: MeasuredCurve, op: Op) -> bool:
+    """Tell whether a curve is what NCCL takes from its host, or the user's own of NCCL."""
+    return (curve.key.library, curve.key.op) == ("nccl", op) and (bool(curve.own) or curve.key.mode == Mode.HOST)
 
 
 def _help(span: Span, system: System, library: Library) -> frozenset[str]:

@@ -16,6 +16,7 @@ _WHY: Final = {
     "engine": "the most used",
     "weight_dtype": "as the checkpoint is stored",
     "concurrency": "request rate times the time of a request",
+    "library": "whose all-reduces the cluster file holds, else the engine's own",
     "kv_dtype": "what such servers mostly run, as every command takes it; bands hold fp8 and bf16",
 }
 
@@ -66,8 +67,9 @@ def assumptions(cases: Cases) -> list[Assumption]:
 
 def _taken(group: Group) -> dict[str, str]:
     """Return what a group's rows were taken for, by column."""
-    workload = group.scenario.workload
+    workload, library = group.scenario.workload, group.scenario.stack.library.name
     return {
+        **({"library": library} if group.scenario.system.like else {}),
         "tp": str(group.scenario.layout.tensor_parallel),
         "engine": group.engine,
         "weight_dtype": group.weight_dtype,

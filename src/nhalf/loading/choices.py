@@ -28,9 +28,9 @@ class Request:
     """What the user asked for; None where a default is to be taken and said.
 
     `links` is a file of links by tier, `stack` one of constants, `priors`, or what such a file holds; `changes` maps
-    paths of inputs to the texts of their values, as `--set` does. Batches and lengths may be arrays. `users` are the
-    sequences in flight over all replicas, in place of batches. `load` holds numbers of the workload by field, arrays
-    over the runs of a table, in place of batches and lengths.
+    paths of inputs to the texts of their values, as `--set` does. `measured` are collectives that the user measured.
+    Batches and lengths may be arrays. `users` are the sequences in flight over all replicas, in place of batches.
+    `load` holds numbers of the workload by field, arrays over the runs of a table, in place of batches and lengths.
     `assumed` names choices that stand here but were defaults where they come from, with the reason for each;
     `recorded` holds, by system and path, what numbers were when the request was written down.
     """
@@ -50,6 +50,7 @@ class Request:
     mode: str | None = None
     stack: str | StackFile | None = None
     links: str | None = None
+    measured: tuple[str, ...] = ()
     changes: Mapping[str, str] = field(default_factory=dict)
     options: Options = field(default_factory=Options)
     load: Mapping[str, Quantity] | None = None

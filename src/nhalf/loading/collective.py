@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.catalog import store
-from nhalf.catalog.curves import find
+from nhalf.catalog.curves import find, of_cluster, of_library
 from nhalf.collective import Mode, Op
+from nhalf.curve import preferred
 from nhalf.decide.choice import drawn
 from nhalf.decide.collective_case import Question
 from nhalf.decide.fixed_time import launch_pairs
@@ -19,6 +20,7 @@ from nhalf.fabric import Span, Topology
 from nhalf.laws.across_nodes import place
 from nhalf.laws.collective.table import LAWS
 from nhalf.laws.domain import nccl_in_domain
+from nhalf.loading import clusters
 from nhalf.loading.links import link as read_link
 from nhalf.predict.band import TRANSPORT
 
@@ -137,16 +139,19 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
     mode = Mode.parse(asked.mode or "graph", where="--mode")
     system, origins = store.system(asked.system or "", curves=True, where="--on")
     _check_ranks(ranks, system.fabric)
-    name = store.find("library", asked.library or LIBRARY, where="--library")
+    measured = None if asked.library else clusters.library_of(system, LIBRARY)
+    name = store.find("library", asked.library or measured or LIBRARY, where="--library")
     architecture = system.device.architecture
-    library, of_library = store.library(name, architecture=architecture)
+    library, constants = store.library(name, architecture=architecture)
     span = system.fabric.span(ranks)
     registered = op == Op.ALL_REDUCE and span.nodes == 1 and system.fabric.topology == Topology.SWITCH
     kernels, of_kernels = store.symmetric(architecture) if registered else (None, {})
     has = _of_machine(system, span, library) | _has(asked.has)
     rules = [rule for rule in store.rules() if rule.library == name and rule.op == op]
     holding = [rule for rule in rules if rule.holds(ranks, architecture, mode)]
-    where = place(op, span, system, library)
+    # As in a step: the user's own curves of NCCL stand for what it takes inside a node.
+    known = replace(system, curves=of_library(system.curves, name, mode))
+    where = place(op, span, known, library)
     drawing = None if where is None else replace(where, transport=drawn(where.transport, origins))
     shown = ("system.fabric.",) if where is None else ("system.fabric.", TRANSPORT)
     question = Question(
@@ -155,17 +160,19 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
         has=has,
         place=where,
         doubtful=drawing,
-        domain=system if library.at_home and nccl_in_domain(op, 1.0, ranks, system) else None,
+        domain=known if library.at_home and nccl_in_domain(op, 1.0, ranks, known) else None,
         library=library,
         rule=_rule(holding, span, system.fabric, has),
-        curve=_curve(system, name, mode, op, ranks),
+        curve=_curve(system, name, mode, op, ranks) or clusters.moved_curve(system, name, mode, op, ranks),
         mode=mode,
         symmetric=kernels,
-        doubt=_doubt(of_library["stack.library.tuner_factor"]),
+        doubt=_doubt(constants["stack.library.tuner_factor"]),
         nics=system.fabric.inter_rack is None or span.racks > 1,
     )
-    said = [("--library", name, "the most used")] if asked.library is None else []
+    why = "measured there" if measured else "the most used"
+    said = [("--library", name, why)] if asked.library is None else []
     said += [("--mode", str(mode), "engines decode in CUDA graphs")] if asked.mode is None else []
+    said += clusters.of_curve(question.curve)
     pairs = launch_pairs(system.curves) or [
         pair
         for other in store.names("system")
@@ -177,7 +184,7 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
         subject=f"{ranks} ranks of {system.name}",
         library=name,
         origins={
-            **{path: datum for path, datum in (origins | of_library).items() if path.startswith(shown)},
+            **{path: datum for path, datum in (origins | constants).items() if path.startswith(shown)},
             **{f"stack.library.symmetric.{name}": datum for name, datum in of_kernels.items()},
         },
         defaults=tuple((flag, f"{value}: {why}") for flag, value, why in said),
@@ -223,6 +230,10 @@ def _rule(rules: Sequence[Rule], span: Span, fabric: Fabric, has: frozenset[str]
 
 def _curve(system: System, library: str, mode: Mode, op: Op, ranks: int) -> MeasuredCurve | None:
     """Return the curve of a library on a system that holds a number of ranks, or None."""
+    nodes = system.fabric.span(ranks).nodes
+    alike = [own for own in of_cluster(system.curves, library, mode) if own.key.op == op and own.nodes == nodes]
+    if (own := preferred(alike, ranks)) is not None:
+        return own
     # The newest version may have been measured on fewer ranks than an older one.
     curve = find([each for each in system.curves if each.covers(ranks)], library, mode=mode, op=op)
     within = curve is not None

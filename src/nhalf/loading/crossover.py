@@ -10,11 +10,13 @@ from nhalf.catalog.curves import find
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError
 from nhalf.layout import check
+from nhalf.loading.defaults import MEASURED
 from nhalf.loading.request import scenarios
 
 if TYPE_CHECKING:
     from nhalf.curve import MeasuredCurve
     from nhalf.loading.choices import Request
+    from nhalf.loading.defaults import Default
     from nhalf.scenario import Scenario
 
 DEGREES: Final = (2, 4, 8, 16)
@@ -22,8 +24,8 @@ DEGREES: Final = (2, 4, 8, 16)
 _SPLIT: Final = (Op.ALL_GATHER, Op.REDUCE_SCATTER)
 
 
-def load(request: Request, *, degrees: tuple[int, ...] | None) -> list[Scenario]:
-    """Return a scenario for each system, library, mode and TP degree of a request.
+def load(request: Request, *, degrees: tuple[int, ...] | None) -> tuple[list[Scenario], list[Default]]:
+    """Return a scenario for each system, library, mode and TP degree of a request, and what cluster files brought.
 
     Without a library, all that were measured in graph mode on the system are taken, and NCCL as nccl-tests launches
     it; where nothing was measured, the library of the default engine.
@@ -34,15 +36,18 @@ def load(request: Request, *, degrees: tuple[int, ...] | None) -> list[Scenario]
         An unknown name, or a TP degree that is not legal.
     """
     found: list[Scenario] = []
+    told: dict[Default, None] = {}
     for name in request.systems:
         for library, mode in _stacks(request, name):
             asked = replace(request, systems=(name,), library=library, mode=str(mode))
-            base = scenarios(asked).scenarios[0]
+            loaded = scenarios(asked)
+            told |= dict.fromkeys(each for each in loaded.defaults if each.flag.startswith(MEASURED))
+            base = loaded.scenarios[0]
             base = replace(base, system=replace(base.system, curves=_curves(name, base)))
             found += [
                 replace(base, layout=replace(base.layout, tensor_parallel=each)) for each in _legal(base, degrees)
             ]
-    return found
+    return found, list(told)
 
 
 def _stacks(request: Request, system: str) -> list[tuple[str | None, Mode]]:
@@ -50,6 +55,9 @@ def _stacks(request: Request, system: str) -> list[tuple[str | None, Mode]]:
     if request.library is not None or request.mode is not None:
         return [(request.library, Mode.parse(request.mode or "graph", where="--mode"))]
     curves = store.system(system, curves=True, where="--on")[0].curves
+    own = dict.fromkeys(curve.key.library for curve in curves if curve.own and curve.key.op == Op.ALL_REDUCE)
+    if own:
+        return [(name, Mode.GRAPH) for name in own if name in store.names("library")] or [(None, Mode.GRAPH)]
     reduces = [curve.key for curve in curves if curve.key.op == Op.ALL_REDUCE and not curve.flag]
     graphed = dict.fromkeys(key.library for key in reduces if key.mode == Mode.GRAPH)
     found: list[tuple[str | None, Mode]] = [(name, Mode.GRAPH) for name in sorted(graphed)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nhalf.catalog import stated, store
 from nhalf.collective import Mode
@@ -18,6 +18,10 @@ from nhalf.transformer import WEIGHT_BYTES
 if TYPE_CHECKING:
     from nhalf.loading.choices import Request
     from nhalf.transformer import Transformer
+
+
+MEASURED: Final = ("--on ", "--measured")
+"""How the flags begin of defaults that say what was measured: in a cluster file, or on the command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

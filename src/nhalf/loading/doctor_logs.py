@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nhalf.evidence.table import Table
 
 _DAY: Final = re.compile(r"(?<!\d)(20\d\d)[-_.]?(0[1-9]|1[0-2])[-_.]?(0[1-9]|[12]\d|3[01])(?!\d)")
+_VERSION: Final = re.compile(r"\bNCCL version (\d[\w.+]*)|\bnccl-library=(\d{5})\b")
 _HEAD: Final = 400
 """The first lines, in which a day or a matrix is looked for."""
 _MATRIX: Final = re.compile(r"\bGPU0\b.*\bGPU1\b|\bGPU0\s+X\b")
@@ -30,13 +31,14 @@ _MATRIX: Final = re.compile(r"\bGPU0\b.*\bGPU1\b|\bGPU0\s+X\b")
 
 @dataclass(slots=True, kw_only=True)
 class Everything:
-    """What was read of files: tables, what their text says, matrices of `topo -m`, traces, and the days of files."""
+    """What was read: tables, what texts say, matrices of `topo -m`, traces; days and versions by file."""
 
     tables: list[Table] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
     matrices: list[Matrix] = field(default_factory=list)
     traces: list[str] = field(default_factory=list)
     days: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
     refused: list[InputError] = field(default_factory=list)
     files: int = 0
 
@@ -66,6 +68,7 @@ class Everything:
             self.matrices.append(topo.read("\n".join(head), where=source.name))
             return
         self.days[source.name] = _day(source, head)
+        self.versions[source.name] = next(filter(None, map(_version, head)), "")
         try:
             self.tables += read_source(source, in_folder=in_folder)
         except InputError:
@@ -78,6 +81,15 @@ def _is_trace(source: Source) -> bool:
         return bool(source.path and find([str(source.path)]))
     except InputError:
         return False
+
+
+def _version(line: str) -> str:
+    """Return the version of NCCL that a line names: as it is, or as the number 22703 for 2.27.3."""
+    found = _VERSION.search(line)
+    if found is None or found[1]:
+        return found[1] if found else ""
+    code = int(found[2])
+    return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
 
 
 def _day(source: Source, head: Sequence[str]) -> str:

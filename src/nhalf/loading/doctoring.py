@@ -125,7 +125,7 @@ def _known(
         return None, ""
     known = _of(guess, "rccl" if amd else "nccl")
     if any(is_across(curve, known.system) for curve in curves):
-        spoken = " ".join(read.facts.networks)
+        spoken = " ".join((*read.facts.networks, *read.facts.wires))
         for pattern, ending in _FABRICS:
             if re.search(pattern, spoken) and f"{guess}{ending}" in store.names("system"):
                 known = _of(f"{guess}{ending}", "nccl")
@@ -234,8 +234,9 @@ def _changes(baseline: str | None, curves: Sequence[CurveFit], read: Everything)
         raise before.refused[0]
     earlier = [table for table in before.tables if table.rows]
     days = {**before.days, **read.days}
-    versions = {table.file: table.environment.get("library", "") for table in (*earlier, *read.tables)}
+    versions = {**before.versions, **read.versions}
     files = [(curve.series.key.file, curve) for curve in (*_curves(fit(earlier) if earlier else None), *curves)]
+    files = [each for place, each in enumerate(files) if place < len(files) - len(curves) or each[0] not in before.days]
     return history.changes(
         [history.Dated(day=days.get(file, ""), version=versions.get(file, ""), curve=curve) for file, curve in files]
     )

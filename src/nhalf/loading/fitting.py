@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nhalf.evidence.decode_messages import Mark
     from nhalf.evidence.fit import Fit
     from nhalf.evidence.gate import Gate
+    from nhalf.evidence.table import Table
     from nhalf.system import System
 
 BATCHES = "1,8,64"
@@ -46,6 +47,11 @@ class Told:
     format_: str | None
     system: System | None
 
+    @property
+    def like(self) -> str:
+        """Return the system of the catalogue that the logs' machine is, or is like; empty where nobody says."""
+        return "" if self.system is None else self.system.like or self.system.name
+
 
 def told(
     *, op: str | None, ranks: str | None, nodes: str | None, mode: str | None, format_: str | None, system: str | None
@@ -64,8 +70,10 @@ def told(
     return Told(op=op, ranks=read["ranks"], nodes=read["nodes"], mode=mode, format_=format_, system=found)
 
 
-def fitted(logs: Sequence[str | None], said: Told) -> tuple[Fit, list[InputError]]:
-    """Return the fit of logs, with what the flags add to them, and an error for each file that cannot be read.
+def fitted(logs: Sequence[str | None], said: Told) -> tuple[Fit, list[InputError], list[Table]]:
+    """Return the fit of logs, an error for each file that cannot be read, and the tables that were fitted.
+
+    What the flags say is added to the tables.
 
     Raises
     ------
@@ -80,8 +88,8 @@ def fitted(logs: Sequence[str | None], said: Told) -> tuple[Fit, list[InputError
         read, refused = read_each([log for log in logs if log], said.format_)
         if refused and not any(table.rows for table in read):
             raise refused[0]
-        tables = completed(read, op=said.op, ranks=said.ranks, nodes=said.nodes, mode=said.mode)
-        return fit(tables, system=said.system), refused
+        tables = list(completed(read, op=said.op, ranks=said.ranks, nodes=said.nodes, mode=said.mode))
+        return fit(tables, system=said.system), refused, tables
 
 
 @contextmanager
@@ -142,7 +150,7 @@ def used_for(model: str | None, said: Told, found: Fit) -> dict[str, Any]:
         answer["named"] = device
     if system is not None:
         answer |= {"system": system.name, "devices_per_node": system.fabric.devices_per_node}
-    return answer
+    return {**answer, "like": "" if system is not None else "h100-sxm"}
 
 
 def system_of_device(device: str) -> str:
@@ -185,6 +193,35 @@ def compared(logs: Sequence[str], other: str | None, said: Told, found: Fit) -> 
 def message_bytes(model: str | None) -> float | None:
     """Return what a model's all-reduce takes for each sequence [bytes], None without a model."""
     return None if model is None else ACTIVATION_BYTES * transformer_of(model).hidden_size
+
+
+def require(
+    found: Fit, comparison: Comparison | None, refused: Sequence[InputError], unknown: WeakEvidenceError | None, *,
+    where: str,
+) -> None:  # fmt: skip
+    """Refuse what an answer leaves open, after it: a file, a gate, a comparison, or all of it.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read.
+    WeakEvidenceError
+        A gate cannot be judged, no curve has a partner to be compared with, or none gives a latency or a bandwidth.
+    """
+    if refused:
+        raise unread(refused)
+    if unknown is not None:
+        raise unknown
+    if comparison is not None and not comparison.changes:
+        raise WeakEvidenceError(
+            "no curve of one log has a partner in the other", where="--compare",
+            allowed="logs of the same operation and ranks", do="see the curves of each above",
+        )  # fmt: skip
+    if not found.answered:
+        refusal = found.curves[0].latency_refusal or found.curves[0].bandwidth_refusal
+        raise WeakEvidenceError(
+            f"neither a latency nor a bandwidth: {refusal}", where=where, do="run the command above"
+        )
 
 
 def unread(refused: Sequence[InputError]) -> InputError:

@@ -24,6 +24,8 @@ TABLES: Final = ("predict", "validate", "calibrate")
 """The commands about tables of runs, whose flags say what a table does not."""
 LOOP: Final = "measure"
 """The command that plays the messages of a model: of its inputs those that say what is sent."""
+LOAD: Final = ("batch", "users", "rate", "context", "isl", "osl", "replicas")
+"""What a running server tells by itself."""
 PROMPT, OUTPUT = 1024, 512
 """The lengths of a request where a plan is asked for and none are given [tokens]: a chat."""
 
@@ -100,7 +102,8 @@ INPUTS: Final[tuple[Input, ...]] = (
     Input(name="model", part="request", column="model", cell="name", catalogue="model",
           commands=(*TABLES, LOOP), said=((LOOP, "Play this model's own collectives, a token at a time."),)),
     Input(
-        name="system", read=read.names, metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue.", part="request",
+        name="system", read=read.names, metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue, or cluster files.",
+        part="request",
         field="systems", flag="--on", column="system", cell="name", catalogue="system", axis=True, option=True,
         commands=(*SCENARIO, "crossover", *TABLES, LOOP), said=((LOOP, "With --model: compare with nhalf decode."),),
     ),
@@ -142,6 +145,7 @@ INPUTS: Final[tuple[Input, ...]] = (
         part="request", field="batches", path="workload.batch", column="batch", cell="number", axis=True,
         commands=(*SCENARIO, LOOP),
         said=(
+            ("tune", "Sequences that decode together.  [default: 1,2,4 to 256]"),
             ("plan", "Batches of a replica to look at.  [default: all that fit]"),
             *((each, "Sequences that decode together.  [default: 1,16,128]") for each in ("buy", "whatif")),
         ),
@@ -205,8 +209,13 @@ INPUTS: Final[tuple[Input, ...]] = (
         part="request", catalogue="file", option=True, commands=(*SCENARIO, "predict", "validate"),
     ),
     Input(
-        name="links", metavar="FILE", help="Links of the tiers, as `nhalf fit -o FILE` writes them.", part="request",
+        name="links", metavar="FILE", help="A file of links: [links.intra-node], [links.inter-node].", part="request",
         catalogue="file", option=True,
+    ),
+    Input(
+        name="measured", read=read.texts, metavar="'OP SIZE xK = TIME'", part="request",
+        commands=(*SCENARIO, "crossover"),
+        help="A collective that you measured: 'all-reduce 16KiB x8 = 7.2us'; may be repeated.",
     ),
     Input(
         name="set", read=read.changes, metavar="PATH=VALUE", part="request", field="changes",
@@ -303,4 +312,7 @@ def of_cell(cell: Cell) -> tuple[str, ...]:
 
 def of_command(command: str) -> Iterator[Input]:
     """Yield the inputs that a command has a flag for."""
+    if command in ("live", "tune"):
+        known = "batch" if command == "tune" else ""
+        return (row for row in of_command("compare") if row.name not in LOAD or row.name == known)
     return (row for row in INPUTS if command in row.commands)

@@ -86,7 +86,7 @@ def is_toml(text: str) -> bool:
 
 
 def replaced(scenario: Scenario, path: Path) -> tuple[Scenario, list[str]]:
-    """Return the scenario with the links of its tiers taken from a file, such as `nhalf fit -o` writes, and doubts.
+    """Return the scenario with the links of its tiers taken from a file of links, and doubts.
 
     The curves stay those of the catalogue's links: only the law part of a time moves with the new ones.
 
@@ -100,15 +100,16 @@ def replaced(scenario: Scenario, path: Path) -> tuple[Scenario, list[str]]:
     text = read_text(path)
     if path.suffix.lower() != ".toml" and not is_toml(text):
         raise InputError(
-            "it is no file of links", where=f"--links {path}", allowed="TOML, as nhalf fit writes it",
-            do=f"if it is the log of a benchmark, run nhalf fit {path} -o links.toml, then --links links.toml",
+            "it is no file of links", where=f"--links {path}", allowed="TOML with [links.intra-node] or the like",
+            do=f"if it is the log of a benchmark, run nhalf fit {path} -o mycluster.toml, then --on mycluster.toml",
         )  # fmt: skip
-    found = stated.links_in(reading.parse(text, where=str(path), dates=files.dates()), where=str(path))
+    tables = reading.parse(text, where=str(path), dates=files.dates())
+    if "like" in tables:
+        raise InputError("it is a cluster file", where=f"--links {path}", allowed="a file of links", do=f"--on {path}")
+    found = stated.links_in(tables, where=str(path))
     tiers = {TIERS[name]: entry for name, entry in found.items() if name in TIERS}
     if not tiers:
-        raise InputError(
-            "no link is named after a tier", where=str(path), allowed=", ".join(TIERS), do="write nhalf fit -o FILE"
-        )
+        raise InputError("no link is named after a tier", where=str(path), allowed=", ".join(TIERS))
     origins = dict(scenario.origins)
     fields: dict[str, Any] = {}
     doubts: list[str] = []

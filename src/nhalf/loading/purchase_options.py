@@ -160,12 +160,14 @@ def _moves(key: str, value: str, base: Scenario, offer: Offer, warnings: list[st
         return _of_link(word, part, value, base, offer, warnings)
     if key.casefold() in ("fabric", changes.TRANSPORT):
         return _of_fabric(value, base, offer)
+    if word == "all-reduce" and not part:
+        return _of_kernel(value, offer)
     path = WORDS.get(key.casefold(), key)
     if path in _NOT_HERE:
         raise InputError("that is asked of the machine, not bought", where=offer.where, do=f"use {_NOT_HERE[path]}")
     known = dict(base.inputs())
     if path not in known:
-        names = [*_ANEW, *LINKS, *WORDS]
+        names = [*_ANEW, *LINKS, *WORDS, "all-reduce"]
         begun = [name for name in LINKS if name.startswith(f"{word}-")]
         meant = f"Did you mean '{begun[0]}{f'.{part}' if part else ''}'?" if begun else ""
         raise InputError(
@@ -195,7 +197,7 @@ def _of_link(word: str, part: str, value: str, base: Scenario, offer: Offer, war
         )
         raise InputError(f"{word} cannot be off", where=offer.where, allowed="a rate, a time, or a link's name", do=do)
     pieces = [piece.strip() for piece in value.split(",")]
-    if len(pieces) == 1 and re.fullmatch(r"[A-Za-z][\w .-]*", value) and _factor(value) is None:
+    if len(pieces) == 1 and re.fullmatch(r"[A-Za-z][\w .-]*", value) and factor_of(value) is None:
         link, _ = store.link(value, where=offer.where)
         given = ((ends["latency"], link.latency_s), (ends["bandwidth"], link.bandwidth_bytes_per_s))
         stack = "" if tier == "intra_node" else stated.links()[store.find("link", value, where=offer.where)].transport
@@ -204,6 +206,25 @@ def _of_link(word: str, part: str, value: str, base: Scenario, offer: Offer, war
         # The constants of a network stack hold the latency of its links.
         return [*(Move(path=path, kind="value", amount=float(number)) for path, number in given[bool(own) :]), *own]
     return [_move(ends[_end(piece, word, offer)], piece, base, offer, warnings) for piece in pieces]
+
+
+def _of_kernel(value: str, offer: Offer) -> list[Move]:
+    """Return the move to a kernel that takes another time for an all-reduce, without saying how: 23us, -44us or x0.5.
+
+    A time is that of the message of one sequence; larger ones take as much more or less.
+    """
+    factor = factor_of(value)
+    if factor is not None:
+        if factor <= 0:
+            raise InputError("an all-reduce takes some time", where=offer.where, allowed="more than x0")
+        return [Move(path="stack.remedies.all_reduce_factor", kind="value", amount=factor)]
+    amount = units.parse(value.lstrip("+-").strip(), "time", where=offer.where)
+    if value[0] in "+-":
+        saved = amount if value[0] == "-" else -amount
+        return [Move(path="stack.remedies.all_reduce_saved_s", kind="value", amount=saved)]
+    if amount <= 0:
+        raise InputError("an all-reduce takes some time", where=offer.where, allowed="more than 0s")
+    return [Move(path="stack.remedies.all_reduce_s", kind="value", amount=amount)]
 
 
 def _of_fabric(name: str, base: Scenario, offer: Offer) -> list[Move]:
@@ -218,7 +239,7 @@ def _of_fabric(name: str, base: Scenario, offer: Offer) -> list[Move]:
 def _end(piece: str, word: str, offer: Offer) -> str:
     """Return whether a piece is a latency or a bandwidth, by its unit."""
     bare = piece.lstrip("+-")
-    if _factor(piece) is not None:
+    if factor_of(piece) is not None:
         raise InputError(
             f"{piece!r} may be of the latency or of the bandwidth",
             where=offer.where,
@@ -232,7 +253,7 @@ def _end(piece: str, word: str, offer: Offer) -> str:
     return "latency"
 
 
-def _factor(value: str) -> float | None:
+def factor_of(value: str) -> float | None:
     """Return the factor that `x2`, `-20%` or `+50%` means, or None."""
     times = re.fullmatch(r"[xX*]\s*(\d+\.?\d*|\.\d+)", value)
     if times:
@@ -252,7 +273,7 @@ def _move(path: str, value: str, base: Scenario, offer: Offer, warnings: list[st
     where, before, unit = f"{offer.where}, {path}", base.value(path), unit_of(path)
     if isinstance(before, int):
         return Move(path=path, kind="value", amount=units.parse_count(value, where=where))
-    now, factor, is_time = _mean(before), _factor(value), unit == "s"
+    now, factor, is_time = _mean(before), factor_of(value), unit == "s"
     if factor is not None:
         move = Move(path=path, kind="factor", amount=factor)
     elif value[0] in "+-":

@@ -130,6 +130,11 @@ def changes(value: object, where: str) -> dict[str, str]:
     return found
 
 
+def texts(value: object, where: str) -> tuple[str, ...]:
+    """Return the texts of a list, which are read where they are used; one text will do."""
+    return tuple(checks.text(each, where) for each in (value if isinstance(value, tuple | list) else (value,)))
+
+
 def not_empty(values: Mapping[str, object]) -> None:
     """Refuse texts that are empty, by the flag of each.
 

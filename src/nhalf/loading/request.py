@@ -13,7 +13,7 @@ from nhalf.collective import Mode
 from nhalf.decide.little import settled
 from nhalf.errors import InputError, did_you_mean
 from nhalf.layout import Layout
-from nhalf.loading import inputs, peers, switches
+from nhalf.loading import clusters, inputs, peers, switches
 from nhalf.loading import request_checks as checks
 from nhalf.loading.changes import apply, moved
 from nhalf.loading.choices import LENGTHS, TEXTS, Request
@@ -70,6 +70,7 @@ def scenarios(request: Request, bands: Bands | None = None) -> Loaded:
     switches.check(request, transformer)
     transformer.weights(known(request.weights or "bf16", WEIGHT_BYTES, "--weights"))  # what it lacks is refused here
     found: list[Scenario] = []
+    told: list[Default] = []
     mine = overlay.current()
     warnings = [f"{overlay.VARIABLE} adds to or overrides the catalogue; `nhalf catalog` says what"] if mine else []
     for name in request.systems:
@@ -77,6 +78,7 @@ def scenarios(request: Request, bands: Bands | None = None) -> Loaded:
         if any(each.system.name == base.system.name for each in found):
             raise InputError(f"{base.system.name} is there twice", where="--on", do="name each system once")
         doubts += moved(base, request.recorded.get(base.system.name, {}))
+        told += clusters.said(base, library_open=request.library is None)
         warnings += [doubt for doubt in doubts if doubt not in warnings]
         layouts = request.degrees.legal(transformer, base.system.fabric)
         for workload in _workloads(base.workload, request):
@@ -89,11 +91,17 @@ def scenarios(request: Request, bands: Bands | None = None) -> Loaded:
                 found.append(scenario)
     return Loaded(
         scenarios=tuple(found),
-        defaults=tuple(defaults),
+        defaults=tuple(_with_told(defaults, told)),
         warnings=tuple(warnings),
         request=request,
         cache_link=switches.cache_link(request.options),
     )
+
+
+def _with_told(defaults: list[Default], told: list[Default]) -> list[Default]:
+    """Return the defaults with what came from cluster files first, and the library as it was chosen there."""
+    flags = {default.flag for default in told}
+    return [*told, *(default for default in defaults if default.flag != "--library" or default.flag not in flags)]
 
 
 def _at_rate(scenario: Scenario, rate_per_s: float) -> tuple[Scenario, list[str]]:
@@ -193,7 +201,8 @@ def _base(
         origins |= through_host
     architecture = system.device.architecture
     engine, version = split_version(request.engine or "vllm")
-    stack, stack_origins = store.stack(engine, library=request.library, mode=mode, architecture=architecture)
+    library = request.library or clusters.library_of(system, store.find("engine", engine, where="--engine"))
+    stack, stack_origins = store.stack(engine, library=library, mode=mode, architecture=architecture)
     stack = replace(stack, version=version)
     # The version of an engine is that of its own library, and says nothing of another one's.
     of_version = version if stack.library.name == stack.engine else ""
@@ -222,6 +231,8 @@ def _base(
     )
     scenario = replace(scenario, workload=next(iter(_workloads(scenario.workload, request))))
     constants = read_stack(request.stack) if isinstance(request.stack, str) else request.stack
+    if constants is None and system.like:
+        constants = clusters.constants(name)
     scenario = _with_band(scenario, bands, constants)
     scenario = switches.applied(scenario, request.options)
     doubts: list[str] = []
@@ -229,6 +240,9 @@ def _base(
         scenario, doubts = replaced(scenario, Path(request.links))
     if constants is not None:
         scenario = constants.applied(scenario)
+    scenario = clusters.completed(scenario, request.measured)
+    if system.like:
+        scenario = clusters.with_excess(scenario)
     changed, more = apply(scenario, request.changes)
     return changed, [*doubts, *more]
 

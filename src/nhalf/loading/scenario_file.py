@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from nhalf.catalog.cluster import is_file
 from nhalf.errors import InputError, did_you_mean
 from nhalf.files.reading import read_toml
 from nhalf.loading.choices import Request
 from nhalf.loading.inputs import BY_NAME, NAME_OF, of_part
-from nhalf.loading.readers import count, counts, names
+from nhalf.loading.readers import count, counts, names, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def _kinds(row: Input) -> tuple[type, ...]:
     """Return the types that the value of a key may have."""
-    if row.read is counts:
+    if row.read in (counts, texts):
         return (list,)
     if row.part == "request":
         return (int,) if row.read is count else (str,)
@@ -81,7 +82,8 @@ def read_request(path: Path) -> Request:
     _check_keys(content, path)
     given: dict[str, Any] = {name: content[name] for name in _KEYS if name in content}
     given |= {name: _found(given[name], path) for name in _FILES if name in given}
-    request = Request(model=_found(content["model"], path), systems=names(content["systems"], f"{path}: systems"))
+    systems = [_found(each, path) if is_file(each) else each for each in names(content["systems"], f"{path}: systems")]
+    request = Request(model=_found(content["model"], path), systems=tuple(systems))
     request = request.updated(given, lambda row: f"{path}: {row.name}")
     return replace(
         request,
@@ -178,7 +180,8 @@ def write_request(request: Request, scenarios: Sequence[Scenario] = (), *, folde
     can see what it rests on, and is told when the catalogue has moved since.
     """
     lines = [f"schema = {json.dumps(SCHEMA)}", f"model = {json.dumps(_named(request.model, folder))}"]
-    lines.append(f"systems = {json.dumps(list(request.systems))}")
+    systems = [_named(each, folder) if is_file(each) else each for each in request.systems]
+    lines.append(f"systems = {json.dumps(systems)}")
     for name in _KEYS:
         value = _value(request, BY_NAME[name])
         if value is not None:
@@ -202,7 +205,7 @@ def _value(request: Request, row: Input) -> Any:  # noqa: ANN401  what TOML and 
     if row.part == "options":
         return request.options.given.get(row.name)
     value = getattr(request, row.held_as)
-    return list(value) if isinstance(value, tuple) else value
+    return list(value) or None if isinstance(value, tuple) else value
 
 
 def _table(name: str, rows: Mapping[str, str]) -> list[str]:

@@ -61,10 +61,21 @@ def read_stack(text: str) -> StackFile:
         defaults={"source": path.name, "locator": "constants", "kind": "given"},
         shorthand=frozenset(Constants.__struct_fields__),
     )
+    return of_tables(tables, text)
+
+
+def of_tables(tables: Mapping[str, Any], name: str) -> StackFile:
+    """Return the stack that the tables of a file hold: `constants`, and a `band` or None.
+
+    Raises
+    ------
+    InputError
+        There are no constants, or one is unknown or impossible.
+    """
     given = tables.get("constants")
     if not isinstance(given, dict) or not given:
-        raise InputError("no table of constants", where=str(path), allowed='[constants] with layer_time = "30 us", ...')
-    return StackFile(name=text, constants=_constants(given, str(path)), half_widths=_band(tables, str(path)))
+        raise InputError("no table of constants", where=name, allowed='[constants] with layer_time = "30 us", ...')
+    return StackFile(name=name, constants=_constants(given, name), half_widths=_band(tables, name))
 
 
 def _constants(given: dict[str, Any], where: str) -> dict[str, Datum]:

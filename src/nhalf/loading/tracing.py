@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
 from nhalf.catalog import build, reading, stated, store
@@ -64,7 +64,7 @@ def price(links: str | None) -> Pricing | None:
         return None
     path = Path(links)
     if path.suffix == ".toml":
-        return pricing.of_link(_link_in(path))
+        return _of_file(path)
     if path.suffix == ".json" or path.is_file():
         return pricing.of_fits(read_json(path), str(path))
     parts = [part for part in re.split(r"[,\s]+", links.strip()) if part]
@@ -73,14 +73,31 @@ def price(links: str | None) -> Pricing | None:
     return pricing.of_link(read_link(parts)[0])
 
 
-def _link_in(path: Path) -> Link:
-    """Return the link of a file such as `nhalf fit -o links.toml` writes: that inside a node, or else across nodes."""
-    found = stated.links_in(reading.parse(read_text(path), where=str(path), dates=catalogue.dates()), where=str(path))
+def _of_file(path: Path) -> Pricing:
+    """Return the prices of a file: a cluster's own curves, or the link inside its node; or a file of links."""
+    tables = reading.parse(read_text(path), where=str(path), dates=catalogue.dates())
+    if "links" in tables:
+        return pricing.of_link(_link_in(tables, path))
+    system, _ = store.system(str(path), curves=True, where="--links")
+    lines = [
+        {"op": str(curve.key.op), "ranks": ranks, "latency_s": line.latency_s, "bandwidth_bytes_per_s": rate}
+        for curve in system.curves
+        for ranks in curve.ranks
+        if curve.own
+        and curve.is_measured(ranks)
+        and (line := curve.line(ranks))
+        and (rate := line.bandwidth_bytes_per_s)
+    ]
+    return pricing.of_fits({"fits": lines}, str(path)) if lines else pricing.of_link(system.fabric.intra_node)
+
+
+def _link_in(tables: dict[str, Any], path: Path) -> Link:
+    """Return the link of a file of links: that inside a node, or else across nodes."""
+    found = stated.links_in(tables, where=str(path))
     for name in ("intra-node", "inter-node"):
         if name in found:
             return build.link(found[name], where=f"{path}: {name}")[0]
-    raise InputError("no link is named after a tier", where=str(path), allowed="intra-node, inter-node",
-                     do="write it with nhalf fit -o links.toml")  # fmt: skip
+    raise InputError("no link is named after a tier", where=str(path), allowed="intra-node, inter-node")
 
 
 def check_outputs(outputs: tuple[str, ...], *, compares: bool) -> None:
@@ -88,5 +105,6 @@ def check_outputs(outputs: tuple[str, ...], *, compares: bool) -> None:
     if compares and outputs:
         raise InputError("a comparison writes no file", where="-o", do="leave -o out, or --diff")
     for name in outputs:
-        if Path(name).suffix not in (".json", ".html"):
-            raise InputError(f"{name!r} has no known ending", where="-o", allowed=".json (Perfetto), .html (page)")
+        if Path(name).suffix not in (".json", ".html", ".toml"):
+            allowed = ".json (Perfetto), .html (page), .toml (cluster file)"
+            raise InputError(f"{name!r} has no known ending", where="-o", allowed=allowed)

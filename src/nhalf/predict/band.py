@@ -17,8 +17,8 @@ import numpy as np
 from nhalf.breakdown import columns
 from nhalf.laws.across_nodes import place
 from nhalf.predict import incast
-from nhalf.predict.communication import is_measured
-from nhalf.predict.exchange import exchanges, gathered_logits
+from nhalf.predict.communication import is_measured, measured_curve
+from nhalf.predict.exchange import exchanges
 from nhalf.predict.layer import tokens
 from nhalf.predict.prefill import predicted
 from nhalf.quantiles import Z80, Z95
@@ -40,6 +40,12 @@ PLAN: Final = (0.5, 2.0)
 _LINKS = "system.fabric."
 _CACHE: Final = "workload.kv_bytes"
 _CURVES: Final = "system.curve_factor"
+PROMPTS: Final = 2.3
+"""How many times as long as predicted prompts may take among decoding sequences: of GLM-5 on 8 H200, prompts of 1 to 16
+Ki tokens and outputs of 128, nine runs in ten of 52 (median 2; InferenceX 843c6254). A chunk's arithmetic is in the
+term; what else the steps of a queue wait for is not."""
+LINEAR_PROMPTS: Final = 10.0
+"""The same where layers keep a state: Qwen3.5-397B in the same sweep, 45 runs (median 6)."""
 OTHER_VERSION: Final = "measured with another version than the one that is asked for"
 """What the origin of a curve's factor says where its interval holds how far versions differ."""
 _FACTOR: Final = "stack.library.tuner_factor"
@@ -110,7 +116,8 @@ def band(scenario: Scenario, step: Term, count: int = 1) -> tuple[Array, Array]:
     if scenario.workload.phase == "prefill" or not any(scenario.residual):
         return _drawn(scenario, count, draws(scenario), _unexplained(scenario))
     below, above = (np.full(count, side**2) for side in scenario.residual)
-    for less, more in (_cache(scenario, time), _communication(scenario, step, time), _changed(scenario, time)):
+    doubts = _cache(scenario, time), _communication(scenario, step, time), _changed(scenario, time)
+    for less, more in (*doubts, _prompts(scenario, step, time)):
         below, above = below + less**2, above + more**2
     low_s: Array = time * np.exp(-np.sqrt(below))
     high_s: Array = time * np.exp(np.sqrt(above))
@@ -130,14 +137,27 @@ def _cache(scenario: Scenario, time: Array) -> tuple[Array, Array]:
     return np.minimum(ratio, 0.0), np.maximum(ratio, 0.0)
 
 
+def _prompts(scenario: Scenario, step: Term, time: Array) -> tuple[Array, Array]:
+    """Return the doubt [logarithm], upwards alone, about prompts of models with experts among decoding sequences."""
+    nothing = np.zeros(len(time))
+    if scenario.transformer.mixture is None:
+        return nothing, nothing
+    most = LINEAR_PROMPTS if scenario.transformer.linear_layer_count else PROMPTS
+    share = np.broadcast_to(columns(step).get("prefill", 0.0), time.shape) / time
+    return nothing, np.log1p(share * (most - 1.0))
+
+
 def _communication(scenario: Scenario, step: Term, time: Array) -> tuple[Array, Array]:
     """Return the doubt [logarithm] about what no measurement backs, and upwards about what incast may multiply."""
     owed = columns(step)
-    modelled = (_modelled(scenario) * sum(owed.get(name, 0.0) for name in _BETWEEN) + _untried(scenario)) / time
-    low, high = _plan(scenario)
+    plan = _plan(scenario)
+    ends = _doubts(scenario, len(time))
+    low, high = plan if ends is None else ends
+    between = sum(owed.get(name, 0.0) for name in _BETWEEN) if ends is not None else 0.0
+    modelled, untried = between / time, _untried(scenario) / time
     exposed = np.broadcast_to(incast.exposed_s(scenario, step), time.shape) / time
-    more = modelled * (high - 1.0) + exposed * max(incast.COLLAPSE - high, 0.0)
-    less = np.maximum(modelled * (low - 1.0), _LEAST)
+    more = modelled * (high - 1.0) + untried * (plan[1] - 1.0) + exposed * np.maximum(incast.COLLAPSE - high, 0.0)
+    less = np.maximum(modelled * (low - 1.0) + untried * (plan[0] - 1.0), _LEAST)
     return np.log1p(less), np.log1p(more)
 
 
@@ -149,18 +169,26 @@ def _plan(scenario: Scenario) -> tuple[float, float]:
     return origin.low / origin.value, origin.high / origin.value
 
 
-def _modelled(scenario: Scenario) -> bool:
-    """Tell whether a collective of a step rests on no measurement; a curve missing for the logits hardly matters.
+def _doubts(scenario: Scenario, count: int) -> tuple[Array, Array] | None:
+    """Return the factors by which collectives of `count` steps may be off; None where all rest on measurements.
 
-    What the constants of a fabric price carries the doubt about them (`_changed`).
+    A curve missing for the logits hardly matters. A curve of the user's own has its own band; what the constants of a
+    fabric price carries the doubt about them (`_changed`).
     """
-    through = tokens(scenario)
-    found = [*exchanges(scenario, through), *gathered_logits(scenario, through)]
-    return any(
-        not is_measured(scenario, exchange.op, exchange.group) and not _is_priced(scenario, exchange)
-        for exchange in found
-        if exchange.name != "logits all-gather"
-    )
+    below, above, doubted = np.zeros(count), np.zeros(count), False
+    for exchange in exchanges(scenario, tokens(scenario)):
+        curve = measured_curve(scenario, exchange.op, exchange.group)
+        measured = is_measured(scenario, exchange.op, exchange.group)
+        if curve is not None and curve.own and (curve.one_process or not measured):
+            sizes = np.broadcast_to(np.asarray(exchange.size.value, dtype=np.float64), (count,))
+            less, more = curve.half_widths(sizes, exchange.group.ranks)
+        elif measured or _is_priced(scenario, exchange):
+            continue
+        else:
+            low, high = _plan(scenario)
+            less, more = np.full(count, -math.log(low)), np.full(count, math.log(high))
+        below, above, doubted = np.maximum(below, less), np.maximum(above, more), True
+    return (np.exp(-below), np.exp(above)) if doubted else None
 
 
 def _is_priced(scenario: Scenario, exchange: Exchange) -> bool:

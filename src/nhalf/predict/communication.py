@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from nhalf.breakdown import Input, Quantity, Term, largest, leaf, portion, total
 from nhalf.collective import Mode, Op
+from nhalf.curve import preferred
 from nhalf.laws import selection
 from nhalf.laws.across_nodes import across_nodes, place
 from nhalf.laws.domain import MEASURED, Kernels, in_domain
@@ -18,11 +20,16 @@ if TYPE_CHECKING:
     from nhalf.curve import MeasuredCurve
     from nhalf.fabric import Fabric, Span
     from nhalf.layout import Group
+    from nhalf.library import Library
     from nhalf.scenario import Scenario
+    from nhalf.stack import Stack
+    from nhalf.system import System
 
 
 COLLECTIVES: Final = ("collective_fixed", "collective_transfer")
 """The columns of a step that its collectives make up."""
+_SMALL: Final = 8.0
+"""A message [bytes] that is all latency."""
 LINK_BYTES: Final = "links, transfer"
 """The name of the term that holds what the links take for the bytes of a collective."""
 Known: TypeAlias = tuple[Term, Quantity]
@@ -41,15 +48,18 @@ def links(scenario: Scenario) -> Fabric:
 
 
 def measured_curve(scenario: Scenario, op: Op, group: Group) -> MeasuredCurve | None:
-    """Return the curve that was measured for a group: same system, library and mode, inside one node."""
-    if group.span(scenario.system.fabric).nodes > 1:
+    """Return the curve that was measured for a group: same system, library and mode, on as many nodes."""
+    if group.ranks == 1:
         return None
-    for curve in scenario.system.curves:
-        key = curve.key
-        same = (key.library, key.mode, key.op) == (scenario.stack.library.name, scenario.stack.mode, op)
-        if same and group.ranks > 1 and curve.covers(group.ranks):
-            return curve
-    return None
+    nodes = group.span(scenario.system.fabric).nodes
+    known = _of_stack(scenario.system, scenario.stack, op)
+    return preferred((each for each in known if each.nodes == nodes), group.ranks)
+
+
+def _of_stack(system: System, stack: Stack, op: Op) -> list[MeasuredCurve]:
+    """Return the curves of an operation in the library and mode of a stack."""
+    asked = (stack.library.name, stack.mode, op)
+    return [each for each in system.curves if (each.key.library, each.key.mode, each.key.op) == asked]
 
 
 def as_of(scenario: Scenario) -> str | None:
@@ -82,11 +92,13 @@ def collective(
     library = scenario.stack.library
     now = links(scenario)
     law = selection.fastest(op, size, group.span(now), library)
-    reference, measured_on = law, _measured_fabric(scenario)
+    reference, measured_on = law, _measured_fabric(scenario.system)
     if measured_on is not now:
         reference = selection.fastest(op, size, group.span(measured_on), library)
     curve = measured_curve(scenario, op, group)
     beyond = False
+    if known is None and curve is None and group.ranks > 1:
+        known = carried(scenario.system, scenario.stack, op, group, size)
     if known is None and curve is None:
         kernels = Kernels(library=library.name, mode=scenario.stack.mode, tray_ranks=library.tray_ranks)
         known = in_domain(op, size, group.ranks, scenario.system, kernels) if library.at_home else None
@@ -94,7 +106,7 @@ def collective(
     if known is None and curve is not None:
         known = leaf("measured", "curve(n)", {"curve": curve.at(group.ranks), "n": size}), curve.floor_s(group.ranks)
     if known is None:
-        base, doubt = _unmeasured(scenario, op, size, group.span(measured_on), reference)
+        base, doubt = _unmeasured(scenario.system, library, op, size, group.span(measured_on), reference)
         moved = portion("planned transfer", base, "transfer")
     else:
         base, floor_s = known
@@ -102,19 +114,45 @@ def collective(
         doubt = library.tuner_factor if beyond else scenario.system.curve_factor
     factors: dict[str, Input] = {"doubt": doubt, "software": scenario.stack.software_factor}
     isolated = _anchored(str(op), (base, moved), law, reference, factors)
-    if scenario.stack.mode == Mode.EAGER and known is None:
+    # What was measured in eager mode holds its launches; what stands in from the host or from a graph does not.
+    if scenario.stack.mode == Mode.EAGER and (known is None or (curve is not None and curve.taken_in is not None)):
         return total(f"{op}, launched by the host", isolated, _launched(scenario))
     return isolated
 
 
-def _unmeasured(scenario: Scenario, op: Op, size: Quantity, span: Span, reference: Term) -> tuple[Term, Quantity]:
+def carried(system: System, stack: Stack, op: Op, group: Group, size: Quantity) -> Known | None:
+    """Return the user's own curve that is nearest to a group, moved by what the law says of both; None without one.
+
+    What was measured in a node says nothing of several, and the other way round: other kernels run there.
+    """
+    fabric, library = _measured_fabric(system), stack.library
+    here = group.span(fabric)
+    own = [curve for curve in _of_stack(system, stack, op) if curve.own and (curve.nodes > 1) == (here.nodes > 1)]
+    if not own:
+        return None
+    curve = min(own, key=lambda each: (abs(math.log2(each.nodes / here.nodes)), each.one_process))
+    ranks = min(curve.ranks, key=lambda each: abs(math.log2(each / group.ranks)))
+    there = replace(fabric, devices_per_node=max(ranks // curve.nodes, 1)).span(ranks)
+
+    def law(size_bytes: Quantity, span: Span) -> Term:
+        reference = selection.fastest(op, size_bytes, span, library)
+        return _unmeasured(system, library, op, size_bytes, span, reference)[0]
+
+    at = curve.at(ranks)
+    inputs: dict[str, Input] = {"curve": at, "n": size, "law": law(size, here), "law_there": law(size, there)}
+    floor_s = at.floor_s * law(_SMALL, here).value / law(_SMALL, there).value
+    return leaf("own curve, moved by the law", "curve(n) * law / law_there", inputs), floor_s
+
+
+def _unmeasured(
+    system: System, library: Library, op: Op, size: Quantity, span: Span, reference: Term
+) -> tuple[Term, Quantity]:
     """Return the time [s] of a collective that nobody measured there, and the factor that holds the doubt about it.
 
     Across nodes it is what the fabric's constants say, whose doubt is among them. Else it is the tuner's plan, whose
     constants are those of fast links: on a slow one it falls below what the link allows.
     """
-    library = scenario.stack.library
-    where = place(op, span, scenario.system, library)
+    where = place(op, span, system, library)
     if where is not None:
         return across_nodes(op, size, where, library), 1.0
     return largest(
@@ -133,9 +171,8 @@ def _launched(scenario: Scenario) -> Term:
     return leaf("host launch", "calls * launch", inputs, column="collective_fixed")
 
 
-def _measured_fabric(scenario: Scenario) -> Fabric:
-    """Return the links that the catalogue knows, on nodes of the size that the scenario has."""
-    system = scenario.system
+def _measured_fabric(system: System) -> Fabric:
+    """Return the links that the catalogue knows, on nodes of the size that the system has."""
     if system.fabric.devices_per_node == system.measured_fabric.devices_per_node:
         return system.measured_fabric
     return replace(system.measured_fabric, devices_per_node=system.fabric.devices_per_node)

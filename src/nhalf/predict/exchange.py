@@ -11,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from nhalf.breakdown import Input, Term, leaf, product, total
+import numpy as np
+
+from nhalf.breakdown import Input, Quantity, Term, leaf, portion, product, total
 from nhalf.collective import Op, Routed
 from nhalf.predict import routed
 from nhalf.predict.communication import collective, is_measured
@@ -247,9 +249,32 @@ def time(scenario: Scenario, name: str, found: list[Exchange]) -> Term | None:
 
 def _one_kind(scenario: Scenario, exchange: Exchange) -> Term:
     """Return the time [s] of one kind of exchange."""
-    one = total(
-        "collective",
-        leaf("in-model excess", "dl", {"dl": scenario.stack.collective_excess_s}, column="collective_fixed"),
-        collective(scenario, exchange.op, exchange.group, exchange.size, exchange.known),
-    )
-    return product(exchange.name, exchange.count, one)
+    excess = leaf("in-model excess", "dl", {"dl": scenario.stack.collective_excess_s}, column="collective_fixed")
+    isolated = collective(scenario, exchange.op, exchange.group, exchange.size, exchange.known)
+    parts = [isolated] if exchange.op != Op.ALL_REDUCE else _by_another_kernel(scenario, exchange, isolated)
+    return product(exchange.name, exchange.count, total("collective", excess, *parts))
+
+
+def _by_another_kernel(scenario: Scenario, exchange: Exchange, isolated: Term) -> list[Term]:
+    """Return an all-reduce by the kernel of a what-if: so many times as long, or so much less; as it is without one."""
+    on = scenario.stack.remedies
+    if np.any(on.all_reduce_factor != 1.0):
+        factor = leaf("another kernel", "factor", {"factor": on.all_reduce_factor}, unit="1")
+        isolated = product("another kernel", factor, isolated)
+    if not np.any(on.all_reduce_s) and not np.any(on.all_reduce_saved_s):
+        return [isolated]
+    inputs: dict[str, Input] = {
+        "now": collective(scenario, exchange.op, exchange.group, message_bytes(scenario)),
+        "target": on.all_reduce_s,
+        "saved": on.all_reduce_saved_s,
+        "fixed": portion("fixed time", isolated, "collective_fixed"),
+    }
+    formula = "maximum(target - now - saved, -fixed)" if np.any(on.all_reduce_s) else "maximum(-saved, -fixed)"
+    return [isolated, leaf("another kernel", formula, inputs, column="collective_fixed")]
+
+
+def message_bytes(scenario: Scenario) -> Quantity:
+    """Return the bytes that one sequence adds to an all-reduce: one activation, or one for each token it checks."""
+    workload, on = scenario.workload, scenario.stack.remedies
+    each = workload.activation_bytes * workload.tokens_per_step * on.message_factor * on.fused_collectives
+    return scenario.transformer.hidden_size * each

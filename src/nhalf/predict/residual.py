@@ -73,7 +73,7 @@ class Bands:
     def novelty(self, scenario: Scenario) -> Novelty:
         """Return what of a scenario is new."""
         transformer, stack = scenario.transformer, scenario.stack
-        model, system, engine = transformer.name, scenario.system.name, stack.engine
+        model, system, engine = transformer.name, scenario.system.like or scenario.system.name, stack.engine
         return Novelty(
             experts=transformer.mixture is not None,
             model=model not in self.models,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
 from nhalf.decide.option import ANOTHER_STACK, SAME_STACK, unused
@@ -11,9 +11,16 @@ from nhalf.report.buy_words import (
     STAYS,
     THOUSAND,
     ask_with,
+    links,
     plain,
     told,
+    unused_links,
+    verdict_between,
+    verdict_interactive,
+    verdict_throughput,
 )
+from nhalf.report.document import envelope, of, taken
+from nhalf.report.fields import record
 from nhalf.report.view import percent
 from nhalf.report.words import joined
 
@@ -21,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.purchase import Effect, Purchase, State
+    from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
+
 
 _SHOWN: Final = 8
 _BAR: Final = 6
@@ -134,7 +143,6 @@ def why_nothing(effects: Sequence[Effect]) -> str:
 
 
 def _flips(found: Purchase, canvas: Canvas) -> None:
-    """Write where the advice flips."""
     flips = [
         f"at batch {flip.batch}: from {flip.before or 'nothing on the list'} to {flip.after or 'nothing on the list'}"
         for flip in found.flips
@@ -167,3 +175,75 @@ def _tornado(found: Purchase, canvas: Canvas) -> None:
         cells = [cell for share in shares[path] for cell in (f"{share:+.2f}", "#" * round(_BAR * abs(share) / most))]
         rows.append([path, *cells])
     canvas.table(["<input", *(head for batch in ends for head in (f"b{batch}", "<"))], rows)
+
+
+def document(
+    command: str, purchases: Sequence[Purchase], defaults: Sequence[Default], warnings: Sequence[str]
+) -> dict[str, Any]:
+    """Return the document of `nhalf buy` or `nhalf whatif`; of several systems, that of each and the options of all."""
+    bodies = [_body(found, defaults, warnings) for found in purchases]
+    if len(bodies) == 1:
+        return envelope(command, bodies[0])
+    verdicts = {
+        key: " ".join(f"{body['system']}: {body[key]}" for body in bodies)
+        for key in ("verdict_interactive", "verdict_throughput", "latency_or_bandwidth")
+    }
+    options = [option for body in bodies for option in body["options"]]
+    return envelope(command, {**verdicts, "model": bodies[0]["model"], "options": options, "systems": bodies})
+
+
+def _body(found: Purchase, defaults: Sequence[Default], warnings: Sequence[str]) -> dict[str, Any]:
+    """Return what the document says of one system."""
+    state = found.effects[0].before
+    return {
+            "unused_links": unused_links(found) or None,
+            "verdict_interactive": verdict_interactive(found),
+            "verdict_throughput": verdict_throughput(found),
+            "verdict_between": verdict_between(found) or None,
+            "latency_or_bandwidth": links(found),
+            "model": state.scenario.transformer.name,
+            "system": state.scenario.system.name,
+            "options": [_option(effect, found) for effect in found.effects],
+            "mix": [
+                {"name": option.name, "gain": found.mixed_gain(option)} for option in found.options if found.mix
+            ],
+            "flips": [
+                of(flip, "batch", **{"from": "before", "to": "after"}) for flip in found.flips
+            ],
+            "bandwidth_from_batch": found.wish_flip,
+            "links": [
+                of(wish, "batch", "tier", gain_twice_bandwidth="wider", gain_half_latency="quicker")
+                for wish in found.wishes
+            ],
+            "tornado": [
+                {"batch": batch, "input": path, "value": value}
+                for batch, inputs in found.tornado.items()
+                for path, value in inputs.items()
+            ],
+            "defaults": taken(defaults),
+            "warnings": list(warnings),
+    }  # fmt: skip
+
+
+def _option(effect: Effect, found: Purchase) -> dict[str, Any]:
+    before, after = effect.before, effect.after
+    same = [other for other in found.effects if other.option is effect.option]
+    return {
+        "system": before.scenario.system.name,
+        "name": effect.option.name,
+        "batch": effect.batch,
+        "layout_before": before.scenario.layout.name,
+        "layout_after": after.scenario.layout.name if after else None,
+        "before": record(before),
+        "after": record(after) if after else None,
+        "step_before_s": before.step_s,
+        "step_after_s": after and after.step_s,
+        **of(effect, "gain", "above_model_error", "gain_per_money", gain_low="low", gain_high="high"),
+        **of(effect.option, "price_per_gpu", model_error="error"),
+        **{
+            f"{key}_{when}": state and getattr(state, key)
+            for key in ("tokens_per_s_per_user", "tokens_per_s_per_gpu", "binding")
+            for when, state in (("before", before), ("after", after))
+        },
+        "reason": why_nothing(same) or None,
+    }

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.report import buy, buy_words
+from nhalf.report.fields import count
 from nhalf.report.figures.bars import Bar, of_bars, tornado
 from nhalf.report.figures.figure import BLUE, GREY
 from nhalf.report.figures.gains import Gain, curves, gains
 from nhalf.report.figures.regime import regime
-from nhalf.report.page import Card, Constant, Meter, Page, Section
+from nhalf.report.page import Card, Constant, Meter, Page, Section, constants, notes
 from nhalf.report.view import percent
 from nhalf.report.words import joined
 
@@ -82,20 +83,11 @@ def page(found: Sequence[Purchase], defaults: Sequence[Default] = (), warnings: 
         cards=[_card(each, batch) for each in found for batch in each.batches],
         sections=[section for section in sections if section.figures],
         constants=_constants(found),
-        notes=list(
-            dict.fromkeys(
-                [
-                    *warnings,
-                    *(note for each in found for note in buy.notes(each)),
-                    *(f"{each.flag} {each.value}: {each.reason}" for each in defaults),
-                ]
-            )
-        ),
+        notes=list(dict.fromkeys(notes([*warnings, *(n for each in found for n in buy.notes(each))], defaults))),
     )
 
 
 def _told(found: Purchase, *, several: bool) -> list[str]:
-    """Return the verdicts of one purchase."""
     texts = buy_words.told(found)
     return [f"{_system(found)}: {' '.join(texts)}"] if several else texts
 
@@ -127,7 +119,7 @@ def _card(found: Purchase, batch: int) -> Card:
     return Card(
         label=f"{_title(found, batch)}: now",
         number=f"{units.format_time(before.step_s)} per step",
-        beside=(f"{buy_words.rate(before.tokens_per_s_per_user)} tokens/s per user, bound by {before.binding}",),
+        beside=(f"{count(before.tokens_per_s_per_user)} tokens/s per user, bound by {before.binding}",),
         meters=[
             Meter(label=each.option.name, share=each.gain or 0.0,
                   text=f"{percent(each.gain or 0.0)}{'' if each.above_model_error else ' ?'}")
@@ -137,7 +129,6 @@ def _card(found: Purchase, batch: int) -> Card:
 
 
 def _gain(effect: Effect) -> Gain:
-    """Return one effect as a bar."""
     tips = [("now", f"{units.format_time(effect.before.step_s)}, {effect.before.binding}")]
     if effect.after is not None:
         tips.append(("with it", f"{units.format_time(effect.after.step_s)}, {effect.after.binding}"))
@@ -189,7 +180,6 @@ def _curves(found: Purchase, key: str) -> Figure:
 
 
 def _flips(found: Purchase) -> str:
-    """Return the flips in words."""
     if not found.flips:
         return f"On {_system(found)} nowhere: one answer for every batch that fits."
     parts = [f"from batch {flip.batch} on {flip.after or 'nothing on the list'}" for flip in found.flips]
@@ -218,12 +208,10 @@ def _map(found: Purchase, key: str) -> Figure:
 
 def _constants(found: Sequence[Purchase]) -> list[Constant]:
     """Return the constants of the machines before anything is bought, by how much they move the smallest batch."""
-    constants = []
-    for each in found:
-        scenario, shares = each.effects[0].before.scenario, each.tornado[each.batches[0]]
-        prefix = f"{scenario.system.name}: " if len(found) > 1 else ""
-        constants += [
-            Constant(path=f"{prefix}{path}", datum=datum, share=shares.get(path))
-            for path, datum in scenario.origins.items()
-        ]
-    return constants
+    return [
+        constant
+        for each in found
+        for constant in constants(
+            each.effects[0].before.scenario, each.tornado[each.batches[0]], _system(each) if len(found) > 1 else ""
+        )
+    ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nhalf import units
 from nhalf.decide.option import SAME_STACK, reaching, unused
 from nhalf.loading.degrees import as_flags
+from nhalf.report.fields import count
 from nhalf.report.verdict import NOTHING
 from nhalf.report.view import percent
 from nhalf.report.words import COSTS, joined
@@ -76,7 +76,7 @@ def _verdict(found: Purchase, batch: int, *, per_gpu: bool = False) -> str:
     if best.after is not None:
         before, after = ((state.tokens_per_s_per_gpu if per_gpu else state.tokens_per_s_per_user)
                          for state in (best.before, best.after))  # fmt: skip
-        text += f", {rate(before)} to {rate(after)} tokens/s per {'GPU' if per_gpu else 'user'}"
+        text += f", {count(before)} to {count(after)} tokens/s per {'GPU' if per_gpu else 'user'}"
     text += _for_the_money(helping) + _not_told(effects, best)
     others = len(effects) - len(helping)
     if others:
@@ -124,11 +124,6 @@ def _nothing(effects: Sequence[Effect]) -> str:
         return f"{text}. The best of it, {best.option.name}, makes the step {percent(-best.gain)} longer."
     gain = percent(best.gain or 0)
     return f"{text}. The best of it, {best.option.name}, saves {gain}, below the model's error of {error}."
-
-
-def rate(tokens_per_s: float) -> str:
-    """Return tokens/s to three digits, without an exponent."""
-    return units.format_number(float(f"{tokens_per_s:.3g}"))
 
 
 def ranked(effects: Sequence[Effect]) -> list[Effect]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
+from nhalf.files.toml import dumped
 from nhalf.report.document import envelope
 from nhalf.report.validate import checks, findings, percent
 from nhalf.report.view import Brief
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _FEW = 4
 _ROWS = 6
+_HEADS = ("<constant", "before", "now", "<95 % range", "<your runs")
 _SAID = ("one-device-count", "several-stacks", "no-freedom")
 """Notes that the first screen holds."""
 _WORDS = {
@@ -53,14 +55,14 @@ class Calibrated:
 def write(found: Calibrated, canvas: Canvas, *, next_command: str) -> None:
     """Write the verdict, the constants, the split by device count, and the next command."""
     fit = found.fit
-    known = [each for each in fit.constants if each.identified]
-    canvas.paragraph(_verdict(fit, known), bold=True)
+    shown = sorted(
+        (each for each in fit.constants if each.identified or each.moved), key=lambda each: not each.identified
+    )
+    canvas.paragraph(_moves(fit, shown), bold=True)
     canvas.paragraph(_off(fit))
     canvas.heading("Constants (95 % intervals)" if fit.rows > 1 else "Constants (one run gives no interval)")
-    shown = [each for each in fit.constants if each.identified or each.moved]
-    rows = [_row(each, interval=fit.rows > 1) for each in sorted(shown, key=lambda each: not each.identified)]
-    if rows:
-        canvas.table(["<constant", "value", "low", "high", "before", "<the runs tell"], rows)
+    if shown:
+        canvas.table(_HEADS, [_row(each, interval=fit.rows > 1) for each in shown])
     kept = [_plain(each.name) for each in fit.constants if each not in shown]
     if kept:
         canvas.paragraph(f"kept as they were: {', '.join(kept)}", indent="  ")
@@ -90,8 +92,7 @@ def brief(found: Calibrated, *, next_command: str) -> Brief:
         number=f"{_off(fit)[0].upper()}{_off(fit)[1:]}.",
         title=f"What your runs say of the stack{ends}",
         table=(
-            ["<constant", "before", "now", "<95 % range", "<your runs"],
-            [_brief_row(each, interval=fit.rows > 1) for each in moved[:_ROWS]],
+            _HEADS, [_row(each, interval=fit.rows > 1) for each in moved[:_ROWS]]
         ) if moved else None,
         notes=[f"{kept} more stay as they were, or nearly.", *doubts],
         closing=_by_count(found.splits[0], len(found.splits)) if found.splits else (),
@@ -126,7 +127,7 @@ def _words(name: str) -> str:
     return _WORDS.get(name, _plain(name))
 
 
-def _brief_row(each: Constant, *, interval: bool) -> list[str]:
+def _row(each: Constant, *, interval: bool) -> list[str]:
     unit = "s" if each.name.endswith("_s") else "1"
     prior, value, low, high = (units.format_value(x, unit) for x in (each.prior, each.value, each.low, each.high))
     return [_words(each.name), prior, value, f"{low} to {high}" if interval else "-",
@@ -143,29 +144,15 @@ def _by_count(split: Split, loads: int) -> list[str]:
     found = [f"{split.name}, {counts}: {constant} + {units.format_time(split.shared_s)} / TP{more}."]
     if split.constant_s <= 0:
         return [*found, f"{split.verdict[0].upper()}{split.verdict[1:]}."]
-    each = units.format_time(split.link_s / split.collectives)
-    found.append(f"{_per_collective(split)}; the model has {each}: {split.verdict}.")
-    found.append(f"{_ceiling(split)}.")
-    return [*found, f"{_above(split)}."] if split.read_share > 1 else found
-
-
-def _per_collective(split: Split) -> str:
-    """Return the constant for each collective, with its interval."""
-    ends = tuple(end / split.collectives for end in split.constant_interval_s)
-    each = f"{units.format_time(split.per_collective_s)}{_interval((ends[0], ends[1]))}"
-    return f"The constant is {each} for each of {split.collectives:g} all-reduces"
-
-
-def _ceiling(split: Split) -> str:
-    """Return the tokens/s that no number of devices exceeds."""
-    value, high, low = split.ceiling_tokens_per_s
-    upto = f"{low:.3g} to {high:.3g}" if high is not None else f"{low:.3g} or more"
-    return f"However many GPUs: at most {value:.3g} tokens/s per user ({upto})"
-
-
-def _above(split: Split) -> str:
-    """Return that W reads faster than the datasheet says, which the noise of a run can do."""
-    return f"W reads the weights at {percent(split.read_share)} of the datasheet: what the noise of a run can do"
+    modelled = units.format_time(split.link_s / split.collectives)
+    low, high = (end / split.collectives for end in split.constant_interval_s)
+    each = f"{units.format_time(split.per_collective_s)}{_interval((low, high))}"
+    found.append(f"The constant is {each} for each of {split.collectives:g} all-reduces; the model has {modelled}: "
+                 f"{split.verdict}.")  # fmt: skip
+    value, most, least = split.ceiling_tokens_per_s
+    upto = f"{least:.3g} to {most:.3g}" if most is not None else f"{least:.3g} or more"
+    found.append(f"However many GPUs: at most {value:.3g} tokens/s per user ({upto}).")
+    return [*found, f"{_reads(split)}."] if split.read_share > 1 and loads else found
 
 
 def _off(fit: StackFit) -> str:
@@ -177,26 +164,9 @@ def _off(fit: StackFit) -> str:
     return f"{text}: the refit is worse, do not use it" if fit.worse else text
 
 
-def _verdict(fit: StackFit, known: Sequence[Constant]) -> str:
-    """Return what the runs tell, in words."""
-    runs = "1 run identifies" if fit.rows == 1 else f"{fit.rows} runs identify"
-    if not known:
-        return f"{runs} no constant: all stay near those of all stacks."
-    names = ", ".join(_plain(each.name) for each in known)
-    return f"{runs} {names}; the other constants keep their priors."
-
-
 def _plain(name: str) -> str:
     """Return the name of a constant in words."""
     return name.removesuffix("_s").replace("_", " ")
-
-
-def _row(each: Constant, *, interval: bool) -> list[str]:
-    """Return the cells of one constant."""
-    unit = "s" if each.name.endswith("_s") else "1"
-    value, low, high, prior = (units.format_value(x, unit) for x in (each.value, each.low, each.high, each.prior))
-    ends = [low, high] if interval else ["-", "-"]
-    return [_plain(each.name), value, *ends, prior, "yes" if each.identified else "no: mostly prior"]
 
 
 def _splits(found: Sequence[Split], canvas: Canvas) -> None:
@@ -205,24 +175,13 @@ def _splits(found: Sequence[Split], canvas: Canvas) -> None:
         return
     canvas.heading("By device count: step = c + W / K")
     for split in found[:_FEW]:
-        counts = ", ".join(f"TP{count}" for count in split.devices)
+        first, *rest = _by_count(split, 0)
+        canvas.paragraph(f"  {first}", indent="    ")
         if split.impossible:
-            times = ", ".join(units.format_time(time) for time in split.step_s)
-            canvas.paragraph(f"  {split.name}, {counts} ({times}): {split.verdict}", indent="    ")
+            canvas.paragraph(f"    {', '.join(units.format_time(time) for time in split.step_s)} were measured.")
             continue
-        constant = f"c = {units.format_time(split.constant_s)}{_interval(split.constant_interval_s)}"
-        canvas.paragraph(
-            f"  {split.name}, {counts}: {constant}, W = {units.format_time(split.shared_s)}", indent="    "
-        )
-        canvas.paragraph(
-            f"    {_reads(split)}. {_per_collective(split)}; {split.verdict}; collectives take "
-            f"{units.format_time(split.link_s)} by the model.",
-            indent="    ",
-        )
-        if split.constant_s > 0:
-            canvas.paragraph(f"    {_ceiling(split)}.", indent="    ")
-        if split.refused:
-            canvas.paragraph(f"    {split.refused}.", indent="    ")
+        for text in (f"{_reads(split)}.", *rest, *([f"{split.refused}."] if split.refused else [])):
+            canvas.paragraph(f"    {text}", indent="    ")
     if len(found) > _FEW:
         canvas.paragraph(f"  and {len(found) - _FEW} other loads, in the document")
 
@@ -232,7 +191,7 @@ def _reads(split: Split) -> str:
     bandwidth = units.format_bandwidth(split.implied_bandwidth_bytes_per_s)
     share = percent(split.read_share)
     if split.read_share > 1:
-        return f"{_above(split)} ({bandwidth})"
+        return f"W reads the weights at {share} of the datasheet ({bandwidth}): what the noise of a run can do"
     if split.weights_share > _MOSTLY:
         return f"W reads the weights at {bandwidth}, {share} of the datasheet"
     rest = percent(1 - split.weights_share)
@@ -315,29 +274,21 @@ def _split(split: Split) -> dict[str, Any]:
 
 def stack_file(found: Calibrated, *, date: str) -> str:
     """Return the stack as the file that `--stack` reads."""
-    fit = found.fit
-    runs = counted(fit.rows, "run")
-    lines = [
-        f"# A stack calibrated by nhalf calibrate on {runs}:",
-        f"# {_off(fit)}.",
-        "",
-        "[common]",
-        f'source = "{_quoted(found.path)}"',
-        'kind = "fitted"',
-        f'date = "{date}"',
-        f'locator = "nhalf calibrate, {runs}"',
-    ]
-    if fit.half_widths:
-        low, high = (math.exp(sign * width) for sign, width in zip((-1, 1), fit.half_widths, strict=True))
-        lines += ["", "[band]", f"low = {low:.4f}", f"high = {high:.4f}"]
+    head = f"# A stack calibrated by nhalf calibrate on {counted(found.fit.rows, 'run')}:\n# {_off(found.fit)}.\n\n"
+    return head + dumped(stack(found, date=date))
+
+
+def stack(found: Calibrated, *, date: str) -> dict[str, Any]:
+    """Return the stack as tables: its constants with intervals and origins, and its band where runs were compared."""
+    fit, constants = found.fit, {}
     for each in fit.constants:
         scale, unit = (1e6, " us") if each.name.endswith("_s") else (1.0, "")
         value, least, most = (f"{number * scale:.5g}{unit}" for number in (each.value, each.low, each.high))
-        lines += ["", f"[constants.{each.name.removesuffix('_s')}]", f'value = "{value}"', f'low = "{least}"']
-        lines += [f'high = "{most}"', f'note = "{"identified" if each.identified else "mostly prior"}"']
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    """Return a text as it stands inside double quotes in TOML."""
-    return text.replace("\\", "/").replace('"', "'")
+        constants[each.name.removesuffix("_s")] = {
+            "value": value, "low": least, "high": most, "source": found.path, "kind": "fitted", "date": date,
+            "locator": f"nhalf calibrate, {counted(fit.rows, 'run')}",
+            "note": "identified" if each.identified else "mostly prior",
+        }  # fmt: skip
+    ends = zip(("low", "high"), (-1, 1), fit.half_widths or (), strict=False)
+    band = {name: round(math.exp(sign * width), 4) for name, sign, width in ends}
+    return {**({"band": band} if band else {}), "constants": constants}

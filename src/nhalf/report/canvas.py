@@ -47,7 +47,6 @@ class Canvas:
     _buffer: io.StringIO = field(default_factory=io.StringIO)
 
     def _console(self) -> Console:
-        """Return a console that writes to this page."""
         return Console(
             file=self._buffer,
             width=self.width,
@@ -193,20 +192,6 @@ class Canvas:
     def place(self, table: Table) -> None:
         """Write a table that `grid` made."""
         self._console().print(table)
-
-    def side_by_side(self, tables: Sequence[Table]) -> None:
-        """Write tables next to each other where they fit, else below each other."""
-        measure = self._console()
-        widths = [measure.measure(table).maximum for table in tables]
-        if sum(widths) + 3 * (len(tables) - 1) > self.width:
-            for table in tables:
-                self._console().print(table)
-            return
-        row = Table.grid(padding=(0, 3, 0, 0))
-        for _ in tables:
-            row.add_column()
-        row.add_row(*tables)
-        self._console().print(row)
 
     @property
     def text(self) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from nhalf.catalog.listing import Listed
     from nhalf.citation import Datum
-    from nhalf.decide.hierarchy import Rung
+    from nhalf.decide.ladder import Rung
     from nhalf.report.canvas import Canvas
 
 _FEW = 3
@@ -261,7 +261,6 @@ def _plural(kind: str) -> str:
 
 
 def _value(origin: Datum) -> str:
-    """Return a value with its bounds, where it has any."""
     text = _short(origin)
     low, high = (
         None if bound is None else units.format_value(bound, origin.unit) for bound in (origin.low, origin.high)

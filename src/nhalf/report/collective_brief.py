@@ -67,7 +67,8 @@ def _trust(found: Answer, size: float) -> str:
         if row.low_s is not None and row.high_s is not None:
             band = f"80 % range {units.format_time(row.low_s)} to {units.format_time(row.high_s)}, "
         where = f" on {key.system}, a sibling" if question.curve.lent_to else ""
-        return f"{band}measured{where} ({key.library} {key.version}, {key.mode} mode)."
+        how = "moved from what was measured" if question.curve.is_moved(question.ranks) else f"measured{where}"
+        return f"{band}{how} ({key.whose}, {key.mode} mode)."
     if at.plan is not None and question.library is not None:
         low, high = units.format_time(at.plan.low_s), units.format_time(at.plan.high_s)
         return f"Modelled, not measured: {low} to {high}."
@@ -75,7 +76,6 @@ def _trust(found: Answer, size: float) -> str:
 
 
 def _first(size: float, time_s: float, share: float) -> list[str]:
-    """Return what one size takes."""
     return [f"{_size(size)} takes {units.format_time(time_s)}: {percent(share)} of it is latency."]
 
 
@@ -133,7 +133,9 @@ def _parts(found: Answer) -> list[str]:
 def _assumed(found: Answer) -> list[str]:
     """Return what nobody stated, in short."""
     stated = {flag: text.partition(": ")[0] for flag, text in found.loaded.defaults}
-    return [_ASSUMED[flag].format(value) for flag, value in stated.items() if flag in _ASSUMED]
+    told = [_ASSUMED[flag].format(value) for flag, value in stated.items() if flag in _ASSUMED]
+    brought = [(flag, value) for flag, value in stated.items() if flag.startswith("--on ")]
+    return [*told, *(f"{value} from {flag.removeprefix('--on ')}" for flag, value in brought)]
 
 
 _ASSUMED: Final = {"--library": "{}", "--mode": "{} mode"}
@@ -144,7 +146,6 @@ def _size(size_bytes: float) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Return the first sentence of a text."""
     first, mark, _ = text.partition(". ")
     return first + "." if mark else text
 

@@ -134,7 +134,6 @@ def _odds(found: Pair) -> str:
 
 
 def _title(best: Side, sides: Sequence[Side]) -> str:
-    """Return what the table is of."""
     systems = list(dict.fromkeys(side.system for side in sides))
     loads = sorted({side.users for side in sides})
     load = f"{whole_number(loads[0])} users" if len(loads) == 1 else f"batch {best.batch:g} a replica"

@@ -8,12 +8,13 @@ from nhalf import units
 from nhalf.collective import Mode
 from nhalf.decide.regime import Turn
 from nhalf.report.decode_document import CROSSOVER
-from nhalf.report.document import envelope, number, of
+from nhalf.report.document import envelope, number, of, taken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.regime import Crossover
+    from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
     from nhalf.report.view import Brief
 
@@ -25,14 +26,15 @@ _TWICE: Final = 1.5
 """Above this ratio the two measures are not about the same size any more."""
 
 
-def write(turns: Sequence[Turn], canvas: Canvas) -> None:
-    """Write the messages by batch, every crossover, and which of the two measures to use."""
+def write(turns: Sequence[Turn], canvas: Canvas, told: Sequence[Default] = ()) -> None:
+    """Write the messages by batch, every crossover, which measure to use, and what cluster files brought."""
     message = leading(turns).crossover.message_bytes_per_sequence
     canvas.heading("The message of one collective: hidden size x batch x 2 bytes")
     canvas.table(["batch", *(str(batch) for batch in BATCHES)],
                  [["message", *(size_of(batch * message) for batch in BATCHES)]])  # fmt: skip
     _table(turns, canvas)
     canvas.listed("Which one to use", [_advice(turns)], indent="  ")
+    canvas.listed("Measured by you", [f"{each.flag} {each.value}: {each.reason}" for each in told], indent="  ")
 
 
 def leading(turns: Sequence[Turn]) -> Turn:
@@ -107,7 +109,7 @@ def _advice(turns: Sequence[Turn]) -> str:
     return why + apart
 
 
-def document(turns: Sequence[Turn], model: str, first: Brief) -> dict[str, Any]:
+def document(turns: Sequence[Turn], model: str, first: Brief, told: Sequence[Default] = ()) -> dict[str, Any]:
     """Return the document of the contract; its verdict is that of the first screen."""
     message = leading(turns).crossover.message_bytes_per_sequence
     body = {
@@ -116,6 +118,7 @@ def document(turns: Sequence[Turn], model: str, first: Brief) -> dict[str, Any]:
         "crossovers": [_crossover(turn) for turn in turns],
         "messages": [{"batch": batch, "size_bytes": batch * message} for batch in BATCHES],
         "use": "double_floor_size_bytes",
+        "defaults": taken(told),
     }
     return envelope("crossover", body)
 

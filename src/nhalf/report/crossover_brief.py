@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nhalf import units
 from nhalf.report.crossover import batch_of, leading, size_of
-from nhalf.report.decode_brief import floor_line, pays_text
+from nhalf.report.decode_brief import brought, floor_line, pays_text
 from nhalf.report.view import Bars, Brief
 from nhalf.report.words import link_name
 
@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.regime import Crossover, Turn
+    from nhalf.loading import Default
     from nhalf.scenario import Scenario
 
 _MOST_ROWS = 10
 _WHERE = {"intra_node": "inside node", "inter_node": "across nodes", "inter_rack": "across racks"}
 
 
-def brief(turns: Sequence[Turn], scenarios: Sequence[Scenario], *, next_command: str) -> Brief:
-    """Return the first screen; `scenarios` are those whose crossovers are told."""
+def brief(
+    turns: Sequence[Turn], scenarios: Sequence[Scenario], told: Sequence[Default] = (), *, next_command: str
+) -> Brief:
+    """Return the first screen; `scenarios` are those whose crossovers are told, `told` what cluster files brought."""
     lead = leading(turns)
     found = lead.crossover
     own = next(each for each in scenarios if _is_of(each, lead))
@@ -38,10 +41,11 @@ def brief(turns: Sequence[Turn], scenarios: Sequence[Scenario], *, next_command:
             *([apart] if found.half_size_bytes > 2 * found.double_floor_size_bytes else []),
             f"Of the whole token, {pays_text(own)}.",
         ],
-        assumed=f"{own.workload.weight_dtype} weights, 16-bit activations, {own.stack.mode} mode",
+        assumed="; ".join([f"{own.workload.weight_dtype} weights, 16-bit activations, {own.stack.mode} mode",
+                           *brought(told)]),
         next_command=next_command,
         next_why="the curve itself",
-    )
+    )  # fmt: skip
 
 
 def of_link(found: Crossover, model: str, blocks: int, *, next_command: str) -> Brief:

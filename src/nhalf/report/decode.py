@@ -151,7 +151,6 @@ def _unmeasured(comparison: Comparison) -> list[str]:
 
 
 def _crossing(found: Crossover) -> list[str]:
-    """Return the cells of one crossover."""
     return [
         f"TP{found.ranks}",
         _TIERS[found.tier],
@@ -224,6 +223,7 @@ def _constants(comparison: Comparison, canvas: Canvas) -> None:
         canvas.paragraph(f"  {told}", indent="        ")
     if row.curve is not None:
         key = f"{row.curve.key} x{row.tp}"
-        canvas.paragraph(f"  all-reduce: {key}, measured [{row.curve.source}]", indent="        ")
+        how = "moved from what was measured" if row.curve.is_moved(row.tp) else "measured"
+        canvas.paragraph(f"  all-reduce: {key}, {how} [{row.curve.source}]", indent="        ")
     for note in band_notes(row):
         canvas.paragraph(f"  {note}", indent="        ")

@@ -10,6 +10,7 @@ from nhalf import units
 from nhalf.decide.levers import link_changes, of_links
 from nhalf.decide.regime import TIE
 from nhalf.engines import ENGINES
+from nhalf.loading.defaults import MEASURED
 from nhalf.points import points
 from nhalf.report import fields
 from nhalf.report.verdict import NOTHING, of_flips
@@ -192,7 +193,6 @@ def _best(panel: Panel) -> str:
 
 
 def _range(row: Row) -> str:
-    """Return the range of the time."""
     return f"80 % range: {span(row.tpot_low_s, row.tpot_high_s)}."
 
 
@@ -229,7 +229,6 @@ def _unfit(panel: Panel) -> str:
 
 
 def _title(row: Row, *, batch: bool = True) -> str:
-    """Return what the table is of."""
     workload = row.scenario.workload
     load = f", batch {row.batch:g}" if batch and row.batch != 1 else ""
     return f"{row.model} on {row.system}, {workload.weight_dtype} weights{load}{_as_of(row)}"
@@ -272,7 +271,6 @@ def _parts(row: Row, *, of_all: Sequence[Row], share: bool = False) -> list[floa
 
 
 def _bars(rows: Sequence[Row], panel: Panel) -> Bars:
-    """Return the bars of the layouts of a panel."""
     shown = sorted(sorted(rows, key=lambda row: row.step_s)[:_MOST_ROWS], key=rows.index)
     plain = all(row.layout_name == f"TP{row.tp}" for row in shown)
     keys = ("tpot_s", "tokens_per_s_per_user")
@@ -363,7 +361,7 @@ def floor_line(count: int, each_s: float, kept: float = 1.0) -> str:
     return f"{text}: under {rate} tokens/s on any link."
 
 
-def batch_line(row: Row, found: Crossover) -> str:
+def batch_line(row: Point, found: Crossover) -> str:
     """Return the batch from which bytes outweigh latency, and that from which twice the bandwidth saves 5 %."""
     text = f"Bytes outweigh latency from batch {found.batch_at_double_floor:.0f}"
     return f"{text}; {pays_text(row.scenario)}."
@@ -402,4 +400,13 @@ def assumed(row: Point, defaults: Sequence[Default], *, batch: bool = True) -> s
         "--mode": "CUDA graphs" if row.scenario.stack.mode == "graph" else f"{row.scenario.stack.mode} mode",
     }
     told = [words[default.flag] for default in defaults if words.get(default.flag)]
-    return ", ".join(told)
+    return "; ".join([", ".join(told), *brought(defaults)])
+
+
+def brought(defaults: Sequence[Default]) -> list[str]:
+    """Return what cluster files and measured numbers brought, in short."""
+    return [
+        f"{default.flag.replace('--on', 'from').removeprefix('--')}: {default.value}"
+        for default in defaults
+        if default.flag.startswith(MEASURED)
+    ]

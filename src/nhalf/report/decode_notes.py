@@ -67,6 +67,9 @@ def _across(row: Row) -> str:
     """Return what the collectives across nodes rest on: a plan, over a link that was measured there or not."""
     scenario = row.scenario
     span = scenario.system.fabric.span(scenario.layout.stage_devices)
+    own = next((curve for curve in scenario.system.curves if curve.own and curve.nodes > 1), None)
+    if own is not None:
+        return f"what was measured on {own.nodes} nodes [{own.source}] is moved by the law of the fabric"
     where = place(Op.ALL_REDUCE, span, scenario.system, scenario.stack.library)
     if where is not None:
         return f"no curve of a collective across nodes is known; {planned.rests(where.transport)}"

@@ -15,16 +15,15 @@ from nhalf.errors import InputError
 from nhalf.loading.collective import Asked, load
 from nhalf.predict.communication import collective, is_measured, measured_curve
 from nhalf.report.decode_brief import said
-from nhalf.report.fields import count
+from nhalf.report.fields import count, gigabytes
 from nhalf.report.figures import latency
 from nhalf.report.figures.algorithm import algorithms
 from nhalf.report.figures.bars import levers, tornado
 from nhalf.report.figures.regime import regime
-from nhalf.report.figures.scaling import scaling
+from nhalf.report.figures.stacks import Stack, stacks
 from nhalf.report.figures.topology import topology
 from nhalf.report.figures.waterfall import waterfall
-from nhalf.report.page import Card, Constant, Meter, Page, Section
-from nhalf.report.view import percent
+from nhalf.report.page import Card, Page, Section, constants, meters, notes
 from nhalf.report.words import joined, unit, whole
 
 if TYPE_CHECKING:
@@ -49,8 +48,8 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
         Section(
             key="scaling",
             title="How the step scales",
-            lead="Each bar is one layout, stacked by what takes the time. A stream is fastest where the bar is lowest.",
-            figures=[scaling(panel, f"scaling-{place}") for place, panel in enumerate(panels)],
+            lead="Each bar is one layout, stacked by what takes the time. A stream is fastest where it is shortest.",
+            figures=[_scaling(panel, f"scaling-{place}") for place, panel in enumerate(panels)],
         ),
         Section(
             key="regime",
@@ -92,16 +91,38 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
         verdict=[text for text in said(comparison) if text],
         cards=[_card(panel) for panel in running],
         sections=[section for section in sections if section.figures],
-        constants=[
-            Constant(path=path, datum=datum, share=fastest.elasticities.get(path))
-            for path, datum in scenario.origins.items()
-        ],
-        notes=[*warnings, *(f"{each.flag} {each.value}: {each.reason}" for each in defaults)],
+        constants=constants(scenario, fastest.elasticities),
+        notes=notes(warnings, defaults),
     )
 
 
+def _scaling(panel: Panel, key: str) -> Figure:
+    """Return the steps of one system and batch, by the devices of the layouts."""
+    rows = sorted(panel.rows, key=lambda row: row.layout.devices)
+    bars = [
+        Stack(
+            name=row.layout_name,
+            columns=row.columns,
+            label=f"{count(row.tokens_per_s_per_user)}/s{f', {row.nodes} nodes' if row.nodes > 1 else ''}"
+            f"{'*' if row in panel.tied else ''}",
+            bold=row in panel.tied,
+            faint=row.fits_memory == "no",
+            band=(row.low_s, row.high_s),
+            tips=(
+                ("rate", f"{count(row.tokens_per_s_per_user)} tokens/s per user"),
+                ("memory", f"{gigabytes(row.memory_bytes)} GB a device, fits: {row.fits_memory}"),
+                ("nodes", f"{row.nodes}"), ("binds", row.binding), ("kind", row.kind),
+            ),
+        )
+        for row in rows
+    ]  # fmt: skip
+    return stacks(
+        bars, key=key, title=f"{panel.system}, batch {panel.batch:g}", axis=f"time of a {whole(rows[0])}",
+        note="* within 5 % of the fastest that fits. Thin line: the 80 % band. Pale: does not fit in memory.",
+    )  # fmt: skip
+
+
 def _card(panel: Panel) -> Card:
-    """Return the number of one panel."""
     row = panel.fastest
     return Card(
         label=f"{panel.system}, batch {panel.batch:g}: {row.layout_name}",
@@ -110,15 +131,8 @@ def _card(panel: Panel) -> Card:
             f"80 % band {units.format_time(row.low_s)} to {units.format_time(row.high_s)}",
             f"{count(row.tokens_per_s_per_user)} tokens/s per user, bound by {row.binding}",
         ),
-        meters=_meters(panel),
+        meters=meters(panel.levers),
     )
-
-
-def _meters(panel: Panel) -> list[Meter]:
-    """Return what a wider and a quicker link would save, and the best of the other changes."""
-    links = [lever for lever in panel.levers if lever.path.startswith("system.fabric")]
-    others = sorted((lever for lever in panel.levers if lever not in links), key=lambda lever: -lever.gain)
-    return [Meter(label=lever.name, share=lever.gain, text=percent(lever.gain)) for lever in (*links, *others[:1])]
 
 
 def _maps(comparison: Comparison) -> list[Figure]:

@@ -146,7 +146,6 @@ def write_tree(step: Term, canvas: Canvas, title: str) -> None:
 
 
 def _write(term: Term, canvas: Canvas, depth: int, seen: set[int]) -> None:
-    """Write one term and what is below it."""
     pad = "  " * depth
     how = term.formula if term.rule == "leaf" else _HOW[term.rule]
     if term.rule == "portion":

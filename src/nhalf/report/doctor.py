@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
 from nhalf.doctor.advice import ADVICE
-from nhalf.doctor.verdict import headline, numbers, rate
+from nhalf.doctor.verdict import LIKELY, headline, numbers, rate
 from nhalf.report.document import envelope
 from nhalf.report.view import Brief
 
@@ -78,7 +78,7 @@ def _pair(pair: Pair) -> dict[str, Any]:
 def brief(found: Examination, tripped: Sequence[str], *, next_command: str) -> Brief:
     """Return the first screen."""
     worst = found.worst
-    causes = [] if found.normal is True else found.named[:_CAUSES]
+    causes = () if found.normal is True else found.named[: _CAUSES // (1 + bool(found.matrices))]
     rows = [
         [
             cause.code,
@@ -110,9 +110,10 @@ def _pairs(found: Examination) -> list[str]:
     """Return the slow pairs, what they have in common, and what they cost."""
     lines = []
     for each in found.matrices:
+        most = max(_PAIRS // len(found.matrices), 1)
         slow, unsure = each.slow, sum(pair.slow is None for pair in each.pairs)
-        shown = ", ".join(f"{' to '.join(pair.ends)} {pair.ratio:.2f} times{_cost(pair)}" for pair in slow[:_PAIRS])
-        more = f" and {len(slow) - _PAIRS} more" if len(slow) > _PAIRS else ""
+        shown = ", ".join(f"{' to '.join(pair.ends)} {pair.ratio:.2f} times{_cost(pair)}" for pair in slow[:most])
+        more = f" and {len(slow) - most} more" if len(slow) > most else ""
         told = f": {shown}{more}" if slow else ""
         lines.append(f"{each.ranks} ranks, {len(each.pairs)} pairs, {len(slow)} slow{told}.")
         ends = "; ".join(f"{name} {ratio:.2f} times with everybody" for name, ratio in each.slow_ends[:2])
@@ -130,13 +131,15 @@ def _moved(change: Change) -> str:
     """Return a change of level in words."""
     moved = f"{'up' if change.ratio > 1 else 'down'} to {change.ratio:.2f} times"
     version = f", with {change.version_after} in place of {change.version_before}" if change.version_after else ""
-    return f"{change.curve}: {change.value} {moved} from {change.day} on{version} ({change.runs_before} runs before)."
+    when = f"from {change.day} on" if change.runs_after > 1 else f"in the one run of {change.day}: measure it again"
+    return f"{change.curve}: {change.value} {moved} {when}{version} ({change.runs_before} runs before)."
 
 
 def _tries(causes: Sequence[Cause], worst: Reading | None) -> list[str]:
     """Return what to try, in order, and what to expect after it."""
     lines = [f"Try {place}: {ADVICE[cause.code].try_}." for place, cause in enumerate(causes[:_TRIES], start=1)]
-    if causes and worst is not None and worst.expected_bytes_per_s is not None and causes[0].code not in _ELSEWHERE:
+    told = bool(causes) and causes[0].code not in _ELSEWHERE and causes[0].probability >= LIKELY
+    if told and worst is not None and worst.expected_bytes_per_s is not None:
         ends = (worst.expected_bytes_per_s, worst.expected_low_bytes_per_s, worst.expected_high_bytes_per_s)
         expected, low, high = (rate(end or worst.expected_bytes_per_s) for end in ends)
         lines.append(f"Expect {expected} of bus bandwidth after it (80 %: {low} to {high}).")

@@ -144,7 +144,6 @@ def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: object) -> object:
-    """Return a cell of CSV."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else value

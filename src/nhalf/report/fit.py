@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.evidence.advice import advise
+from nhalf.evidence.crossing import names
 from nhalf.evidence.identify import ENOUGH
 from nhalf.evidence.verdict import QUANTITIES, of_curve
 from nhalf.report import fit_answer, fit_parts
-from nhalf.report.canvas import grid
 from nhalf.report.document import envelope
 from nhalf.report.fit_links import described
 
@@ -38,14 +37,13 @@ def write(answer: Answer, canvas: Canvas) -> None:
     canvas.paragraph("\n".join(of_curve(curve) for curve in curves[:_SHOWN]), bold=True)
     if len(curves) > _SHOWN:
         canvas.paragraph(f"and {len(curves) - _SHOWN} more curves below")
-    write_number(curves[0], canvas)
     for text in answer.tripped:
         canvas.paragraph(f"Tripped: {text}", bold=True)
     if answer.comparison is not None:
         fit_parts.changes(answer.comparison, canvas)
     fit_parts.crossings(answer.contests, canvas)
     if len(curves) > 1:
-        _summary(curves, canvas)
+        write_summary(curves, canvas)
     for curve in curves[:_SHOWN]:
         write_curve(curve, canvas, several=len(curves) > 1)
     if answer.marks or answer.mark_doubts:
@@ -54,14 +52,6 @@ def write(answer: Answer, canvas: Canvas) -> None:
     if answer.links:
         _written(answer, canvas)
     canvas.following(*fit_answer.commands(answer))
-
-
-def write_number(curve: CurveFit, canvas: Canvas) -> None:
-    """Write the one number: the floor, or what is left."""
-    if curve.latency is not None:
-        canvas.paragraph(f"latency {_with_interval(curve.latency, 's')}")
-    elif curve.bandwidth is not None:
-        canvas.paragraph(f"bandwidth {_with_interval(curve.bandwidth, 'bytes/s')}")
 
 
 def _with_interval(found: Estimate, unit: str) -> str:
@@ -73,29 +63,21 @@ def _with_interval(found: Estimate, unit: str) -> str:
     return f"{value}, 95 % {low} to {high} (widest doubt: {found.because})"
 
 
-def _summary(curves: Sequence[CurveFit], canvas: Canvas) -> None:
+def write_summary(curves: Sequence[CurveFit], canvas: Canvas) -> None:
     """Write a row for every curve."""
     canvas.heading("Curves")
-    several = len({curve.series.key.file for curve in curves}) > 1
     rows = [
         [
-            *([PurePath(curve.series.key.file).name] if several else []),
-            str(curve.series.key),
-            QUANTITIES.get(curve.series.key.quantity or "", "unknown"),
+            name,
             str(curve.series.rows),
             _or_dash(curve.latency.value if curve.latency else None, "s"),
             _or_dash(curve.bandwidth.value if curve.bandwidth else None, "bytes/s"),
             _or_dash(curve.half_size_bytes, "bytes"),
             _or_dash(curve.double_floor_size_bytes, "bytes"),
         ]
-        for curve in curves
+        for name, curve in zip(names(curves), curves, strict=True)
     ]
-    names = [*(["<file"] if several else []), "<curve", "<times", "points", "latency", "bandwidth", "n_1/2"]
-    names.append("doubles at")
-    if several and not canvas.fits(grid(names, rows)):  # how they were taken stands in the verdicts
-        at = names.index("<times")
-        names, rows = [*names[:at], *names[at + 1 :]], [[*row[:at], *row[at + 1 :]] for row in rows]
-    canvas.table(names, rows)
+    canvas.table(["<curve", "points", "latency", "bandwidth", "n_1/2", "doubles at"], rows)
 
 
 def _or_dash(value: float | None, unit: str) -> str:
@@ -130,8 +112,8 @@ def write_curve(curve: CurveFit, canvas: Canvas, *, several: bool) -> None:
         rows.append(["switches", ", ".join(map(_switch, curve.switches))])
     canvas.table(["<", "<"], rows)
     if len(curve.segments) > 1:
-        names = ["from", "to", "latency", "95 %", "bandwidth", "95 %"]
-        canvas.table(names, [_segment(*each) for each in zip(curve.segments, curve.segment_estimates, strict=True)])
+        heads = ["from", "to", "latency", "95 %", "bandwidth", "95 %"]
+        canvas.table(heads, [_segment(*each) for each in zip(curve.segments, curve.segment_estimates, strict=True)])
     for note in curve.notes:
         if note.code in _SHOWN_ABOVE:
             continue
@@ -208,8 +190,8 @@ def write_skipped(fit: Fit, canvas: Canvas) -> None:
 
 
 def _written(answer: Answer, canvas: Canvas) -> None:
-    """Write what the file of links holds, which differs from the lines above."""
-    found = described(answer.fit)
+    """Write what went into the cluster file."""
+    found = [*answer.written, *described(answer.fit)]
     if found:
         canvas.heading(f"Written to {answer.links}")
     for text in found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nhalf import units
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 class Answer:
     """What `nhalf fit` says: the fit, the decode messages of a `model` on it, and the comparison, where asked for.
 
-    `contests` say which of several curves is faster from where on. `links` names the file that the fitted links go to,
-    if any; `again` is the command line without a file to write. A step is predicted for `model` on `system`, a node of
-    which has `devices_per_node`; `named` is the device that the log names. `doctor` is the verdict of
+    `contests` say which of several curves is faster from where on. `links` names the cluster file that is written, if
+    any, and `written` says what went into it; `again` is the command line without a file to write. A step is predicted
+    for `model` on `system`, a node of which has `devices_per_node`; `named` is the device that the log names, and
+    `like` what a cluster file has to be told that it is like, where no log names one. `doctor` is the verdict of
     `nhalf doctor` where a system is named.
     """
 
@@ -39,10 +40,12 @@ class Answer:
     contests: Sequence[Contest] = ()
     tripped: Sequence[str] = ()
     links: str = ""
+    written: Sequence[str] = ()
     again: str = "nhalf fit LOG"
     model: str = "llama-3.1-70b"
     system: str = "h100-sxm"
     devices_per_node: int = 8
+    like: str = ""
     named: str = ""
     doctor: str = ""
 
@@ -53,6 +56,10 @@ def commands(answer: Answer) -> list[str]:
     wrong = next((curve for curve in curves if is_wrong(curve)), None)
     if wrong is not None:
         return ["# find out why results are wrong, take no link from this log, and run again:", command(wrong.series)]
+    if answer.links:
+        crosses = any((curve.series.key.nodes or 1) > 1 for curve in curves)
+        most = max(((curve.series.key.ranks or 2) // (curve.series.key.nodes or 1) for curve in curves), default=2)
+        return [_decode(replace(answer, system=answer.links, devices_per_node=max(most, 2)), crosses=crosses)]
     for curve in curves:
         advice = advise(curve)
         if advice is not None:
@@ -61,10 +68,7 @@ def commands(answer: Answer) -> list[str]:
             return [f"# {of}{advice.why}{f'; add {sizes}' if sizes else ''}:", advice.command, *_bandwidth(answer)]
     if all(curve.half_size_bytes is None for curve in curves):
         return [*_bandwidth(answer), "# or measure a sweep of sizes, such as:", command(curves[0].series)]
-    if answer.links:
-        crosses = any((curve.series.key.nodes or 1) > 1 for curve in curves)
-        return [f"{_decode(answer, crosses=crosses)} --links {shlex.quote(answer.links)}"]
-    return [f"{answer.again} -o links.toml"]
+    return [f"{answer.again} -o mycluster.toml{f' --like {answer.like}' if answer.like else ''}"]
 
 
 def _bandwidth(answer: Answer) -> list[str]:

@@ -148,8 +148,9 @@ def _cell(found: Estimate | None, unit: str) -> str:
     """Return a value with the numbers of its interval: `411 GB/s (383-416)`."""
     if found is None or found.low is None or found.high is None:
         return "-" if found is None else units.format_value(found.value, unit)
-    ends_in = units.format_value(found.high, unit).split()[-1]
-    return within(found, unit).replace(" to ", "-").replace(f" {ends_in})", ")")
+    value, low, high = (units.format_value(each, unit) for each in (found.value, found.low, found.high))
+    ends = [end.removesuffix(f" {value.split()[-1]}") for end in (low, high)]
+    return f"{value} ({'-'.join(ends)})"
 
 
 def _doubts(answer: Answer) -> list[str]:
@@ -185,12 +186,12 @@ def _per_token(answer: Answer) -> str:
 
 
 def _written(answer: Answer) -> str:
-    """Return which curve the link of each tier was taken from."""
+    """Return what went into the cluster file, and which curve the link of each tier was taken from."""
     if not answer.links:
         return ""
     own = dict(zip(map(id, answer.fit.curves), names(answer.fit.curves), strict=True))
-    taken = ", ".join(f"{tier} from {own[id(curve)]}" for tier, curve in of_tiers(answer.fit).items())
-    return f"Written to {answer.links}: {taken}."
+    links = [f"{tier.replace('_', '-')} link from {own[id(curve)]}" for tier, curve in of_tiers(answer.fit).items()]
+    return f"Written to {answer.links}: {'; '.join([*answer.written, *links])}."
 
 
 def _next(found: Sequence[str]) -> tuple[str, str, str]:

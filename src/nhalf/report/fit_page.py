@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf import units
-from nhalf.evidence.verdict import of_curve
+from nhalf.evidence.verdict import of_curve, within
 from nhalf.report.figures import latency
 from nhalf.report.figures.figure import size
+from nhalf.report.fit_parts import faster, from_batch
 from nhalf.report.page import Card, Page, Section, Table
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from nhalf.evidence.curvefit import CurveFit
     from nhalf.evidence.decode_messages import Mark
-    from nhalf.evidence.intervals import Estimate
     from nhalf.report.fit_answer import Answer
 
 _SHOWN: Final = 12
@@ -39,7 +39,11 @@ def page(answer: Answer) -> Page:
     files = list(dict.fromkeys(curve.series.key.file for curve in curves if curve.series.key.file))
     return Page(
         title=f"Fit of {', '.join(files[:_FEW])}{' and more' if len(files) > _FEW else ''}" if files else "Fit",
-        verdict=[of_curve(curve) for curve in curves[:_SHOWN]],
+        verdict=[
+            *(of_curve(curve) for curve in curves[:_SHOWN]),
+            *(f"{faster(each)}." for each in answer.contests[:_SHOWN]),
+            *dict.fromkeys(filter(None, (from_batch(mark, answer.fit) for mark in answer.marks))),
+        ],
         cards=_cards(curves[0]) if len(curves) == 1 else [card for curve in drawn for card in _cards(curve)[:1]],
         sections=[*sections, *([marks] if answer.marks else [])],
         notes=notes,
@@ -66,8 +70,8 @@ def _cards(curve: CurveFit) -> list[Card]:
         if found is None:
             cards.append(Card(label=f"{name}, {key}", number="not measured", beside=(refusal,)))
         else:
-            number = units.format_value(found.value, unit)
-            cards.append(Card(label=f"{name}, {key}", number=number, beside=(_interval(found, unit),)))
+            number, _, ends = within(found, unit).partition(" (")
+            cards.append(Card(label=f"{name}, {key}", number=number, beside=(f"95 % {ends.removesuffix(')')}",)))
     if curve.half_size_bytes is not None:
         number = units.format_size(curve.half_size_bytes)
         cards.append(Card(label="n_1/2", number=number, beside=(_doubling(curve),)))
@@ -82,13 +86,6 @@ def _doubling(curve: CurveFit) -> str:
         low, high = map(units.format_size, curve.double_floor_between_bytes)
         return f"doubles its floor between {low} and {high}, where no size was run"
     return "never doubles its floor here"
-
-
-def _interval(found: Estimate, unit: str) -> str:
-    """Return the interval of a value in words."""
-    if found.low is None or found.high is None:
-        return "an estimate without an interval"
-    return f"95 % {units.format_value(found.low, unit)} to {units.format_value(found.high, unit)}"
 
 
 def _section(place: int, curve: CurveFit, marks: Sequence[Mark]) -> Section:

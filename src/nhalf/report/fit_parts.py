@@ -37,13 +37,13 @@ def marks(fit: Fit, found: Sequence[Mark], doubts: Sequence[str], canvas: Canvas
     if rows:
         names = ["<curve"] if several else []
         canvas.table([*names, "batch", "message", "time", "80 % band", "per step", "<regime"], rows)
-    for text in dict.fromkeys(filter(None, (_from_batch(mark, fit) for mark in found))):
+    for text in dict.fromkeys(filter(None, (from_batch(mark, fit) for mark in found))):
         canvas.paragraph(f"  {text}", indent="    ")
     for doubt in doubts:
         canvas.paragraph(f"  {doubt}", indent="    ")
 
 
-def _from_batch(mark: Mark, fit: Fit) -> str:
+def from_batch(mark: Mark, fit: Fit) -> str:
     """Return from which batch on bytes are more than half of a message's time, where its curve tells."""
     curve = next(each for each in fit.curves if str(each.series.key) == mark.curve)
     double = curve.double_floor_size_bytes
@@ -96,8 +96,7 @@ def _crossed(found: Crossing) -> str:
 def _moved(change: Change) -> str:
     """Return in words how a value changed."""
     other, this = (units.format_value(value, change.unit) for value in (change.other, change.this))
-    text = f"{change.name} {other} there, {this} here ({100 * (change.ratio - 1.0):+.3g} %"
-    if change.low is None or change.high is None:
-        return f"{text}; no interval, so nobody can say whether that is noise)"
-    interval = f"{text}, 95 % {100 * (change.low - 1.0):+.3g} to {100 * (change.high - 1.0):+.3g} %)"
-    return f"{interval}: {'it moved, outside the noise' if change.moved else 'inside the noise'}"
+    if change.moved is None:
+        return f"{change.name} {other} there, {this} here: no interval, so nobody can say whether that is noise"
+    noise = "it moved, outside the noise" if change.moved else "inside the noise"
+    return f"{change.text}: {other} there, {this} here, {noise}"

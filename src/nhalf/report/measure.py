@@ -10,7 +10,7 @@ from nhalf import units
 from nhalf.evidence.probe.in_loop import IN_A_LOOP
 from nhalf.evidence.verdict import QUANTITIES, of_curve
 from nhalf.report.document import envelope
-from nhalf.report.fit import write_curve, write_number, write_skipped
+from nhalf.report.fit import write_curve, write_skipped, write_summary
 from nhalf.report.fit_brief import rows
 from nhalf.report.view import Brief
 from nhalf.report.words import counted
@@ -87,30 +87,12 @@ def _verdicts(fit: Fit, canvas: Canvas) -> None:
 
 def _fit(fit: Fit, canvas: Canvas) -> None:
     curves = fit.curves
-    write_number(curves[0], canvas)
     if len(curves) > 1:
-        canvas.heading("Curves")
-        names = ["<operation", "<over", "<times", "ranks", "floor", "bandwidth", "n_1/2", "doubles at"]
-        canvas.table(names, [_line(curve) for curve in curves])
+        write_summary(curves, canvas)
     if len(curves) <= _SHOWN:
         for curve in curves:
             write_curve(curve, canvas, several=len(curves) > 1)
     write_skipped(fit, canvas)
-
-
-def _line(curve: CurveFit) -> list[str]:
-    """Return a row for a curve; a dash for what the sweep does not hold."""
-    key = curve.series.key
-    return [
-        " ".join(filter(None, (key.name, key.mode))),
-        key.label,
-        QUANTITIES.get(key.quantity or "", "").removesuffix(" calls"),
-        str(key.ranks),
-        units.format_time(curve.floor_s) if curve.floor_s is not None else "-",
-        units.format_bandwidth(curve.bandwidth.value) if curve.bandwidth else "-",
-        units.format_size(curve.half_size_bytes) if curve.half_size_bytes is not None else "-",
-        units.format_size(curve.double_floor_size_bytes) if curve.double_floor_size_bytes is not None else "-",
-    ]
 
 
 def _extras(extras: Extras, canvas: Canvas) -> None:
@@ -187,7 +169,7 @@ def _next(answer: Answer) -> str:
     if answer.extras.command:
         return answer.extras.command
     if answer.file and answer.fit is not None:
-        return f"nhalf fit {shlex.quote(answer.file)} -o links.toml"
+        return f"nhalf fit {shlex.quote(answer.file)} -o mycluster.toml --like SYSTEM"
     return f"{answer.run['command']} -o run.json"
 
 

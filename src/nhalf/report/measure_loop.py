@@ -10,7 +10,7 @@ from nhalf import units
 from nhalf.evidence.probe.loop_answer import silent
 from nhalf.evidence.probe.looping import OVERLAP
 from nhalf.report import measure
-from nhalf.report.view import Bars, Brief, Saving, write_brief
+from nhalf.report.view import Bars, Brief, Saving, whole_number, write_brief
 from nhalf.report.words import counted
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Answer:
     def rows(self) -> Sequence[Row]:
         """Return the rows, those of one rank first, which sends nothing, where its step is predicted."""
         known = {row.key for row in self.loop.rows}
-        alone = [key for key in self.predicted if key[0] * key[1] == 1 and key not in known]
+        alone = [key for key, each in self.predicted.items() if not each[0] and key not in known]
         return *(silent(key) for key in alone), *self.loop.rows
 
     @property
@@ -113,7 +113,7 @@ def _verdict(answer: Answer, row: Row) -> list[str]:
     if answer.run["lost"]:
         found.append(f"Ended early: {answer.run['lost']}. So far:")
     spent = f"A token of {answer.model} spends {units.format_time(row.time_s)} in communication"
-    found.append(f"{spent} ({row.layout}, batch {row.batch}, {_backend(answer)}).")
+    found.append(f"{spent} ({row.layout}, batch {row.batch}, {answer.run['backend']}).")
     if (slow := answer.slow) is not None:
         cost = slow["cost_s_per_token"]
         why = f"the others wait {units.format_time(cost)} a token for it" if cost else "every link to it is"
@@ -121,16 +121,9 @@ def _verdict(answer: Answer, row: Row) -> list[str]:
     if (turn := answer.turn) is not None:
         found.append(f"The whole token is shortest with {turn.layout}: {units.format_time(answer.whole_s(turn) or 0)}.")
     if (doubles := answer.loop.batch_at_double_floor) is not None:
-        found.append(f"From batch {_batch(doubles)} on its collectives pay more for bytes than for their floor.")
+        where = f"From batch {doubles:.3g} on" if doubles >= 1 else "At every batch"
+        found.append(f"{where} its collectives pay more for bytes than for their floor.")
     return found
-
-
-def _batch(value: float) -> str:
-    return f"{value:.3g}"
-
-
-def _backend(answer: Answer) -> str:
-    return str(answer.run["backend"])
 
 
 def _number(row: Row) -> str:
@@ -144,7 +137,7 @@ def _number(row: Row) -> str:
         if row.low_s and row.high_s
         else ""
     )
-    cap = f"no more than {row.batch / row.time_s:.3g} tokens/s" if row.time_s else ""
+    cap = f"no more than {whole_number(row.batch / row.time_s)} tokens/s" if row.time_s else ""
     return f"{', '.join(parts)}{ends}; {cap}." if parts else f"{cap}{ends}."
 
 
@@ -202,6 +195,8 @@ def _savings(answer: Answer, row: Row) -> list[Saving]:
 def _closing(row: Row) -> list[str]:
     lines = [line for kind in row.collectives if (line := _each(kind))][:3]
     counts = sum(kind.count_per_token for kind in row.collectives)
+    if row.excess_s:
+        lines.append(f"in the model each takes {units.format_time(row.excess_s)} more: stack.collective_excess_s")
     return [f"{counted(counts, 'message')} a token:", *(f"  {line}" for line in lines)] if lines else []
 
 

@@ -17,13 +17,17 @@ from nhalf.catalog import store
 from nhalf.catalog.files import sources
 from nhalf.printable import shown, shown_json
 from nhalf.report.figures.figure import config, needed
+from nhalf.report.view import percent
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from nhalf.citation import Datum
+    from nhalf.decide.levers import Lever
+    from nhalf.loading import Default
     from nhalf.report.figures.figure import Figure
+    from nhalf.scenario import Scenario
 
 
 MATTERS: Final = 0.01
@@ -85,6 +89,27 @@ class Constant:
     path: str
     datum: Datum
     share: float | None = None
+
+
+def constants(scenario: Scenario, shares: Mapping[str, float], system: str = "") -> list[Constant]:
+    """Return the numbers that a scenario rests on; of several systems, each path with its `system`."""
+    prefix = f"{system}: " if system else ""
+    return [
+        Constant(path=f"{prefix}{path}", datum=datum, share=shares.get(path))
+        for path, datum in scenario.origins.items()
+    ]
+
+
+def meters(levers: Sequence[Lever]) -> list[Meter]:
+    """Return what a wider and a quicker link would save, and the best of the other changes."""
+    links = [lever for lever in levers if lever.path.startswith("system.fabric")]
+    others = sorted((lever for lever in levers if lever not in links), key=lambda lever: -lever.gain)
+    return [Meter(label=lever.name, share=lever.gain, text=percent(lever.gain)) for lever in (*links, *others[:1])]
+
+
+def notes(warnings: Sequence[str], defaults: Sequence[Default]) -> list[str]:
+    """Return warnings and defaults in words."""
+    return [*warnings, *(f"{each.flag} {each.value}: {each.reason}" for each in defaults)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +209,6 @@ def _head(name: str) -> str:
 
 
 def _cell(name: str, value: object) -> str:
-    """Return a cell as text."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
     unit = _unit(name)
@@ -200,7 +224,6 @@ def _constants(constants: Iterable[Constant]) -> tuple[list[dict[str, str]], lis
 
 
 def _shown(constant: Constant) -> dict[str, str]:
-    """Return a constant as text."""
     datum = constant.datum
     source = sources().get(datum.source)
     interval = ""

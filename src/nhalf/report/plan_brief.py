@@ -11,12 +11,10 @@ from nhalf.decide.requests import waits
 from nhalf.engines.served import PLACEHOLDER
 from nhalf.predict.routed import measured_ways
 from nhalf.report.decode_brief import assumed, span
-from nhalf.report.fields import waits_line
+from nhalf.report.fields import count, waits_line
 from nhalf.report.plan import Asked, served
-from nhalf.report.plan_number import tenths
 from nhalf.report.plan_several import comparison
-from nhalf.report.plan_why import token_columns
-from nhalf.report.plan_words import GOALS, judgement, limits, rate, verdict
+from nhalf.report.plan_words import GOALS, judgement, limits, tenths, token_columns, verdict
 from nhalf.report.view import Bars, Brief, percent
 from nhalf.report.words import COSTS
 
@@ -66,7 +64,7 @@ def several(plans: Sequence[Named], *, next_command: str) -> Brief:
         bars=Bars(
             heads=["<system", "GPUs", "<layout", "users", "ms/token", f"{_unit(plans[0][1])}"],
             rows=[
-                [*cells, rate(_score(plan, row)) if row is not None else "-"]
+                [*cells, count(_score(plan, row)) if row is not None else "-"]
                 for cells, (_, plan, row) in zip(rows, shown, strict=True)
             ],
             names=[],
@@ -83,10 +81,10 @@ def several(plans: Sequence[Named], *, next_command: str) -> Brief:
 
 def _run(plan: Plan, chosen: Choice) -> str:
     """Return what to run, for how many users, and what it gives."""
-    count = users(plan, chosen)
-    who = "1 user" if count == 1 else f"{count:,} users"
+    load = users(plan, chosen)
+    who = "1 user" if load == 1 else f"{load:,} users"
     return (
-        f"Run {name(chosen.layout)} for {who}: {rate(chosen.tokens_per_s_per_gpu)} tokens/s per GPU, "
+        f"Run {name(chosen.layout)} for {who}: {count(chosen.tokens_per_s_per_gpu)} tokens/s per GPU, "
         f"{units.format_time(chosen.tpot_s)} per token."
     )
 
@@ -132,7 +130,7 @@ def _even(plan: Plan, chosen: Choice) -> list[str]:
     if plan.chosen is not None and (row.layout, row.batch) == (chosen.layout, chosen.batch):
         return ["Even odds would choose the same."]
     load = f"{name(row.layout)} for {users(plan, row):,} users"
-    return [f"Even odds would allow {load}: {rate(_score(plan, row))} {_unit(plan)}, {units.format_time(row.tpot_s)}."]
+    return [f"Even odds would allow {load}: {count(_score(plan, row))} {_unit(plan)}, {units.format_time(row.tpot_s)}."]
 
 
 def _lengths(chosen: Choice) -> str:
@@ -165,7 +163,7 @@ def _bars(plan: Plan, rows: Sequence[Choice]) -> Bars:
             [
                 *_cells(plan, row),
                 *([units.format_money(row.cost_per_mtoken(priced) or 0.0)] if priced is not None else []),
-                rate(_score(plan, row)),
+                count(_score(plan, row)),
             ]
             for row in rows
         ],

@@ -10,15 +10,24 @@ from nhalf.decide.launch_lines import lines, switches
 from nhalf.decide.layouts import name
 from nhalf.decide.levers import elasticities, levers
 from nhalf.decide.regime import crossover
+from nhalf.report.decode_brief import span
+from nhalf.report.fields import count
 from nhalf.report.figures.pareto import Spot, pareto
 from nhalf.report.figures.regime import regime
-from nhalf.report.page import Card, Code, Constant, Meter, Page, Section
+from nhalf.report.figures.stacks import Stack, stacks
+from nhalf.report.page import Card, Code, Constant, Page, Section, constants, meters
 from nhalf.report.plan import left_out, served
-from nhalf.report.plan_number import kept, span
-from nhalf.report.plan_ranking import rankings
-from nhalf.report.plan_why import why
-from nhalf.report.plan_words import apart, defaults_of, judgement, rate, rule_of_thumb, verdict
-from nhalf.report.view import percent
+from nhalf.report.plan_words import (
+    GOALS,
+    apart,
+    defaults_of,
+    judgement,
+    kept,
+    rule_of_thumb,
+    token_columns,
+    verdict,
+    why,
+)
 from nhalf.report.words import joined
 
 if TYPE_CHECKING:
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
     from nhalf.report.figures.figure import Figure
     from nhalf.report.plan import Asked
     from nhalf.scenario import Scenario
+
 
 _MOST_POINTS: Final = 1500
 _MAPPED: Final = 8
@@ -106,12 +116,11 @@ def _reasons(plan: Plan, *, several: bool) -> str:
 
 
 def _card(plan: Plan, shown: Choice) -> Card:
-    """Return the number of one plan."""
     scenario = shown.scenario
     first = shown.ttft_s
     beside = [
-        f"{units.format_time(shown.tpot_s)} per token, {rate(shown.tokens_per_s_per_user)} tokens/s per user",
-        f"80 % band of a token {span(shown)}{kept(plan, shown)}",
+        f"{units.format_time(shown.tpot_s)} per token, {count(shown.tokens_per_s_per_user)} tokens/s per user",
+        f"80 % band of a token {span(*shown.band_s)}{kept(plan, shown)}",
     ]
     if first is not None:
         beside.append(
@@ -121,15 +130,13 @@ def _card(plan: Plan, shown: Choice) -> Card:
     if cost is not None:
         beside.append(f"{units.format_money(cost)} per million tokens")
     beside.append(f"bound by {shown.binding}")
-    found = levers(scenario)
-    links = [lever for lever in found if lever.path.startswith("system.fabric")]
-    others = sorted((lever for lever in found if lever not in links), key=lambda lever: -lever.gain)
+
     kind = "" if plan.chosen is not None else " (nearest: misses the limits)"
     return Card(
         label=f"{scenario.system.name}: {name(shown.layout)}, batch {shown.batch}{kind}",
-        number=f"{rate(shown.tokens_per_s_per_gpu)} tok/s/GPU",
+        number=f"{count(shown.tokens_per_s_per_gpu)} tok/s/GPU",
         beside=tuple(beside),
-        meters=[Meter(label=lever.name, share=lever.gain, text=percent(lever.gain)) for lever in (*links, *others[:1])],
+        meters=meters(levers(scenario)),
     )
 
 
@@ -156,7 +163,6 @@ def _front(plan: Plan, key: str, room: tuple[float, float]) -> Figure:
 
 
 def _spot(plan: Plan, row: Choice, *, role: str, front: bool) -> Spot:
-    """Return one point of the front."""
     tips = [("batch", f"{row.batch}"), ("per token", units.format_time(row.tpot_s)), ("binds", row.binding)]
     if role != "other" and row.ttft_s is not None:
         tips.append(("first token", f"{units.format_time(row.ttft_s[0])} to {units.format_time(row.ttft_s[1])}"))
@@ -185,7 +191,6 @@ def _map(plan: Plan, key: str) -> Figure:
 
 
 def _replica(row: Choice) -> str:
-    """Return the layout of one replica."""
     return name(replace(row.layout, replicas=1))
 
 
@@ -213,15 +218,12 @@ def _launch(asked: Asked, chosen: Choice, *, several: bool) -> Section:
 
 def _constants(scenarios: Sequence[Scenario]) -> list[Constant]:
     """Return the constants of the layouts shown; of several systems, each path with its system."""
-    found = []
-    for scenario in scenarios:
-        shares = elasticities(scenario)
-        prefix = f"{scenario.system.name}: " if len(scenarios) > 1 else ""
-        found += [
-            Constant(path=f"{prefix}{path}", datum=datum, share=shares.get(path))
-            for path, datum in scenario.origins.items()
-        ]
-    return found
+    several = len(scenarios) > 1
+    return [
+        constant
+        for each in scenarios
+        for constant in constants(each, elasticities(each), each.system.name if several else "")
+    ]
 
 
 def _notes(plans: Sequence[tuple[Plan, Asked]]) -> list[str]:
@@ -232,3 +234,67 @@ def _notes(plans: Sequence[tuple[Plan, Asked]]) -> list[str]:
         found += left_out(plan)
     found += defaults_of([(asked.system, asked.defaults) for _, asked in plans])
     return list(dict.fromkeys(found))
+
+
+_SHOWN: Final = 10
+_FEWEST: Final = 3
+
+
+def rankings(plans: Sequence[Plan]) -> list[Figure]:
+    """Return the ranking of each plan, all on axes of the same length; every plan has a layout."""
+    bars = [_bars(plan) for plan in plans]
+    longest = max((end for each in bars for bar in each if bar.band for end in bar.band), default=0.0)
+    return [_figure(plan, bars[at], f"ranking-{at}", longest) for at, plan in enumerate(plans)]
+
+
+def _bars(plan: Plan) -> list[Stack]:
+    """Return the best layouts, each with the GPU time (or, for one stream, the time) of a token, term by term."""
+    latency, bars = plan.wish.goal == "latency", []
+    for row in _ranked(plan):
+        star = "*" if row.tied else ""
+        bars.append(
+            Stack(
+                name=f"{name(row.layout)}, batch {row.batch}{star}",
+                columns=token_columns(plan, row),
+                label=count(row.tokens_per_s_per_user if latency else row.tokens_per_s_per_gpu),
+                bold=row is plan.chosen,
+                faint=row.meets == "no",
+                band=_band(plan, row),
+                tips=(("per token", units.format_time(row.tpot_s)), ("nodes", f"{_nodes(row)}"),
+                      ("within the limits", row.meets)),
+            )
+        )  # fmt: skip
+    return bars
+
+
+def _ranked(plan: Plan) -> list[Choice]:
+    """Return the layouts that are ranked: the best ones, the chosen one among them."""
+    rows = [row for row in plan.rows if row.meets != "no"]
+    # Bars far beyond the limits would press the others flat.
+    rows = (rows if len(rows) >= _FEWEST else list(plan.rows))[:_SHOWN]
+    if plan.chosen is not None and plan.chosen not in rows:
+        rows.append(plan.chosen)
+    return rows
+
+
+def _band(plan: Plan, row: Choice) -> tuple[float, float]:
+    """Return the 80 % band of what a token costs in a layout [s], in which its bar is drawn."""
+    whole = sum(token_columns(plan, row).values()) / sum(row.columns.values())
+    low_s, high_s = row.low_s, row.high_s
+    return low_s * whole, high_s * whole
+
+
+def _nodes(row: Choice) -> int:
+    return row.layout.nodes(row.candidate.scenario.system.fabric)
+
+
+def _figure(plan: Plan, bars: Sequence[Stack], key: str, longest: float) -> Figure:
+    """Return the bars of one plan, on an axis that reaches to `longest` [s] at least."""
+    latency = plan.wish.goal == "latency"
+    what = "time of a token" if latency else "GPU time of a token"
+    note = f"Bold: the chosen one. * cannot be told from it. At the end of a bar: {GOALS[plan.wish.goal]}."
+    note += " Thin line: the 80 % band."
+    if any(bar.faint for bar in bars):
+        note += " Pale: beyond the limits."
+    title = f"{plan.rows[0].candidate.scenario.system.name}, {plan.gpus} devices"
+    return stacks(bars, key=key, title=title, axis=what, note=note, room=longest)

@@ -8,9 +8,9 @@ from nhalf import units
 from nhalf.decide.layouts import name
 from nhalf.decide.option import ANOTHER_STACK
 from nhalf.report.document import envelope
-from nhalf.report.plan_document import body
-from nhalf.report.plan_number import number
-from nhalf.report.plan_words import GOALS, apart, defaults_of, judgement, limits, rate, rule_of_thumb, verdict
+from nhalf.report.fields import count
+from nhalf.report.plan import body
+from nhalf.report.plan_words import GOALS, apart, defaults_of, judgement, limits, number, rule_of_thumb, verdict
 from nhalf.report.view import percent
 from nhalf.report.words import joined
 
@@ -55,10 +55,10 @@ def comparison(plans: Sequence[Named]) -> str:
         return f"No system has a layout{within or ' that fits in memory'}."
     unit = GOALS[wish.goal]
     first, best = held[0][0], _wanted(held[0][1], held[0][2])
-    text = f"{first} gives {rate(best)} {unit}{within}"
+    text = f"{first} gives {count(best)} {unit}{within}"
     if len(held) > 1:
         others = [
-            f"{system} {rate(_wanted(plan, row))} ({percent(_wanted(plan, row) / best)} of that)"
+            f"{system} {count(_wanted(plan, row))} ({percent(_wanted(plan, row) / best)} of that)"
             for system, plan, row in held[1:]
         ]
         text += f", {joined(others)}"
@@ -108,7 +108,7 @@ def _column(plan: Plan) -> dict[str, str]:
     if row.ttft_s is not None:
         found["TTFT, one prompt alone"] = units.format_time(row.ttft_s[0])
         found["TTFT, burst of the batch"] = units.format_time(row.ttft_s[1])
-    found |= {"tok/s/user": rate(row.tokens_per_s_per_user), "tok/s/GPU": rate(row.tokens_per_s_per_gpu)}
+    found |= {"tok/s/user": count(row.tokens_per_s_per_user), "tok/s/GPU": count(row.tokens_per_s_per_gpu)}
     cost = row.cost_per_mtoken(plan.wish.price_per_hour)
     if cost is not None:
         found["$/Mtok"] = units.format_money(cost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,9 @@ from nhalf.decide.levers import levers
 from nhalf.decide.little import finished_per_s
 from nhalf.decide.regime import TIE
 from nhalf.errors import InputError, NoAnswerError
+from nhalf.quantiles import Z80, normal_below
+from nhalf.report.decode_brief import span
+from nhalf.report.fields import count
 from nhalf.report.view import percent
 from nhalf.report.words import COSTS, counted, joined
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from nhalf.loading import Default
     from nhalf.loading.launch import Launched
 
+
 GOALS: Final = {"tokens-per-gpu": "tokens/s per GPU", "latency": "tokens/s per user", "cost": "tokens per dollar"}
 
 
@@ -30,8 +35,8 @@ def verdict(plan: Plan) -> str:
     chosen = plan.chosen
     if chosen is None:
         return _infeasible(plan)
-    text = f"{name(chosen.layout)}, batch {chosen.batch}: {rate(chosen.tokens_per_s_per_gpu)} tokens/s per GPU at "
-    text += f"{units.format_time(chosen.tpot_s)} per token ({rate(chosen.tokens_per_s_per_user)} tokens/s per user)"
+    text = f"{name(chosen.layout)}, batch {chosen.batch}: {count(chosen.tokens_per_s_per_gpu)} tokens/s per GPU at "
+    text += f"{units.format_time(chosen.tpot_s)} per token ({count(chosen.tokens_per_s_per_user)} tokens/s per user)"
     others = len(plan.candidates)
     of = f"of {others} layouts that fit" if others > 1 else "and the only layout that fits"
     text += f", the most {GOALS[plan.wish.goal]}{limits(plan)} {of}."
@@ -177,7 +182,7 @@ def judgement(plan: Plan, launched: Launched | None) -> str:
 
 def _judged(row: Choice) -> str:
     """Return what a layout does at a batch."""
-    text = f"batch {row.batch}: {rate(row.tokens_per_s_per_gpu)} tokens/s per GPU at {units.format_time(row.tpot_s)}"
+    text = f"batch {row.batch}: {count(row.tokens_per_s_per_gpu)} tokens/s per GPU at {units.format_time(row.tpot_s)}"
     return f"{text}, beyond the limits" if row.meets == "no" else text
 
 
@@ -186,7 +191,7 @@ def rule_of_thumb(rule: Rule) -> str:
     inside, across = rule.inside, rule.across
     unit = "tokens/s per user" if rule.what == "one stream" else "tokens/s per GPU"
     what = "for one stream" if rule.what == "one stream" else "for throughput"
-    said = f"{name(inside.layout)} gives {rate(inside.score)} {unit} and {name(across.layout)} {rate(across.score)}"
+    said = f"{name(inside.layout)} gives {count(inside.score)} {unit} and {name(across.layout)} {count(across.score)}"
     if rule.holds is None:
         return f'"TP inside the node, PP across" makes no difference {what} on {rule.devices} devices: {said}.'
     verb = "holds" if rule.holds else "is false here"
@@ -204,7 +209,7 @@ def apart(plan: Plan) -> str:
     ]
     text = (
         f"Prefill and decode apart: {sides[0]} prefill, {sides[1]} decode at batch {found.decode.batch}: "
-        f"{rate(found.per_gpu)} tokens/s per GPU of all at {units.format_time(found.tpot_s)} per token, "
+        f"{count(found.per_gpu)} tokens/s per GPU of all at {units.format_time(found.tpot_s)} per token, "
         f"{units.format_time(found.first_s)} to the first of one prompt alone, of which its cache takes "
         f"{units.format_time(found.transfer_s)}; the links carry caches {percent(found.transfer_share)} of the time"
     )
@@ -216,6 +221,83 @@ def apart(plan: Plan) -> str:
     return f"{text}. That is {percent(abs(gain))} {'more' if gain > 0 else 'less'} than both together."
 
 
-def rate(tokens_per_s: float) -> str:
-    """Return tokens/s to three digits, without an exponent."""
-    return units.format_number(float(f"{tokens_per_s:.3g}"))
+_EVEN: Final = 5
+"""Tenths of the cases at even odds."""
+
+
+def number(plan: Plan, row: Choice) -> str:
+    """Return the one number with its band, the range of the first token and the price where they are known."""
+    text = f"{units.format_time(row.tpot_s)} per token, 80 % band {span(*row.band_s)}{kept(plan, row)}"
+    if row.ttft_s is not None:
+        low, high = row.ttft_s
+        text += (
+            f"; {units.format_time(low)} to the first (alone) up to {units.format_time(high)} (burst of {row.batch})"
+        )
+    cost = row.cost_per_mtoken(plan.wish.price_per_hour)
+    return f"{text}; {units.format_money(cost)} per million tokens" if cost is not None else text
+
+
+def tenths(plan: Plan, row: Choice) -> int | None:
+    """Return in how many of ten cases a run keeps the limit of a token; None where that is certain.
+
+    It is certain where the band lies within the limit, unless odds were asked for. The search holds the middle of the
+    band against the limit. A band is log-normal on each side of its middle.
+    """
+    limit, (low_s, high_s) = plan.wish.tpot_s, row.band_s
+    if limit is None or low_s >= row.tpot_s or (high_s <= limit and plan.wish.odds is None):
+        return None
+    side = math.log(high_s / row.tpot_s) if limit >= row.tpot_s else math.log(row.tpot_s / low_s)
+    return round(10 * normal_below(math.log(limit / row.tpot_s) / side * Z80))
+
+
+def kept(plan: Plan, row: Choice) -> str:
+    """Return how likely a run keeps the limit of a token; empty where the band lies within it."""
+    found = tenths(plan, row)
+    if found is None:
+        return ""
+    even = ", even odds: the middle of the band meets the limit, no margin is taken" if found == _EVEN else ""
+    return f" (a run keeps {units.format_time(plan.wish.tpot_s or 0.0)} in about {found} of 10 cases{even})"
+
+
+_SHOWN: Final = 2
+_NAMED: Final = 2
+_MATTERS: Final = 0.1
+"""A term is named when it is at least a tenth of the difference."""
+
+
+def token_columns(plan: Plan, row: Choice) -> dict[str, float]:
+    """Return what a token costs in a layout [s], term by term: GPU time, or time where one stream is wanted."""
+    kept = float(row.candidate.scenario.workload.accepted_tokens)
+    share = 1 / kept if plan.wish.goal == "latency" else row.layout.devices / row.batch / kept
+    return {column: value * share for column, value in row.columns.items()}
+
+
+def why(plan: Plan) -> list[str]:
+    """Return what the best layouts that are told apart from the chosen one lose, each for another reason."""
+    if plan.chosen is None:
+        return []
+    mine = token_columns(plan, plan.chosen)
+    found: dict[str, str] = {}
+    for row in plan.rows:
+        if row.meets == "no" or row.tied:
+            continue
+        theirs = token_columns(plan, row)
+        more = {column: theirs[column] - mine[column] for column in theirs}
+        largest = max(more, key=lambda column: more[column])
+        if largest not in found and len(found) < _SHOWN:
+            found[largest] = _loses(plan, row, more, 1 - sum(mine.values()) / sum(theirs.values()))
+    return list(found.values())
+
+
+def _loses(plan: Plan, row: Choice, more: dict[str, float], share: float) -> str:
+    whole = sum(more.values())
+    ordered = sorted(more, key=lambda column: -more[column])
+    named = [f"{units.format_time(more[column])} more for {COSTS[column]}" for column in ordered[:_NAMED]
+             if more[column] >= _MATTERS * whole]  # fmt: skip
+    saved = -more[ordered[-1]]
+    but = f", but {units.format_time(saved)} less for {COSTS[ordered[-1]]}" if saved >= _MATTERS * whole else ""
+    what = "time" if plan.wish.goal == "latency" else "GPU time"
+    return (
+        f"{name(row.layout)} (batch {row.batch}) gives {percent(share)} less: a token takes "
+        f"{units.format_time(whole)} more {what}, {joined(named)}{but}."
+    )

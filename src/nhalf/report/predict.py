@@ -120,9 +120,7 @@ def write(found: Predictions, canvas: Canvas, *, next_command: str) -> None:
         canvas.paragraph(_number_line(found))
         canvas.heading("What binds")
         canvas.table(["<largest part", "rows"], [[word, str(rows)] for word, rows in words.most_common()])
-    for doubt in doubts(found):
-        canvas.heading("Doubtful")
-        canvas.paragraph(f"  {doubt}", indent="    ")
+    canvas.listed("Doubtful", doubts(found))
     assumed = assumptions(found.cases)
     if assumed:
         canvas.heading("Assumed where the table does not say")

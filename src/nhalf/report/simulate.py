@@ -43,9 +43,7 @@ def write(outcomes: Sequence[Outcome], canvas: Canvas, *, where: str, next_comma
     shown = [cause for cause in CAUSES if any(one.causes[cause] for one in outcomes)]
     canvas.place(_table(outcomes, shown, canvas, marked=[outcomes.index(best)] if len(outcomes) > 1 else []))
     for one in outcomes:
-        canvas.heading(one.run.program.algorithm)
-        for line in _explained(one):
-            canvas.paragraph(f"  {line}", indent="    ")
+        canvas.listed(one.run.program.algorithm, _explained(one))
     canvas.following(*next_commands)
 
 
@@ -174,7 +172,6 @@ def _convoy_words(convoy: Convoy, ports: str) -> str:
 
 
 def _checked(payload: str) -> str:
-    """Return how the payload was checked, in words."""
     if payload in ("bitmask", "fingerprint"):
         return f"each contribution arrives exactly once (checked by {payload})"
     return payload
@@ -232,7 +229,6 @@ def document(outcomes: Sequence[Outcome], *, where: str, partial: str = "") -> d
 
 
 def _entry(one: Outcome) -> dict[str, Any]:
-    """Return one run."""
     run = one.run
     return {
         **of(run.program, "op", "algorithm", "ranks", "size_bytes"),

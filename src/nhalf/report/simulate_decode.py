@@ -51,7 +51,7 @@ def write(
         [
             one.straggler or ("none but jitter" if jitter_s else "none"),
             f"{one.tokens_per_s:.4g}",
-            _lost(base, one),
+            ("-" if one is base else f"{100 * (1 - one.tokens_per_s / base.tokens_per_s):.1f} %"),
             units.format_time(one.step_p50_s),
             units.format_time(one.step_p99_s),
             _paced(one),
@@ -106,11 +106,6 @@ def _rests_on(made: Loop, canvas: Canvas, *, slow: Sequence[str]) -> None:
         )
 
 
-def _lost(base: Pace, one: Pace) -> str:
-    """Return the share of the tokens per second that is lost."""
-    return "-" if one is base else f"{100 * (1 - one.tokens_per_s / base.tokens_per_s):.1f} %"
-
-
 def _paced(one: Pace) -> str:
     """Return who the others wait for."""
     if one.pace_rank is None:
@@ -122,7 +117,6 @@ def _paced(one: Pace) -> str:
 
 
 def _jitter(made: Loop, base: Pace) -> str:
-    """Return what jitter costs."""
     lost = 1 - base.tokens_per_s * made.step_s / made.batch
     what = f"Jitter of {units.format_time(base.jitter_s)} on every rank"
     if lost < 0:

@@ -14,7 +14,8 @@ from nhalf.loading.changes import unit_of
 from nhalf.predict.exchange import kind
 from nhalf.predict.memory import FITS
 from nhalf.predict.step import BINDING, COLUMNS
-from nhalf.report.document import envelope
+from nhalf.report.document import envelope, taken
+from nhalf.report.fields import count
 from nhalf.report.sweep_file import Coded
 from nhalf.report.words import joined
 
@@ -99,14 +100,9 @@ def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas,
         canvas.table(heads, [row[: len(heads)] for row in rows])
         if len(tally.best_by) > _SHOWN:
             canvas.paragraph(f"{len(tally.best_by) - _SHOWN} more in the table of every point.", indent="  ")
-    if tally.reasons:
-        canvas.heading("Not legal")
-        for reason, count in sorted(tally.reasons.items(), key=lambda item: -item[1])[:_SHOWN]:
-            canvas.paragraph(f"  {count} points: {reason}", indent="    ")
-    if defaults:
-        canvas.heading("Defaults taken")
-        for default in defaults:
-            canvas.paragraph(f"  {default.flag} {default.value}: {default.reason}", indent="    ")
+    reasons = sorted(tally.reasons.items(), key=lambda item: -item[1])[:_SHOWN]
+    canvas.listed("Not legal", [f"{count} points: {reason}" for reason, count in reasons])
+    canvas.listed("Defaults taken", [f"{each.flag} {each.value}: {each.reason}" for each in defaults])
     canvas.following(next_command)
 
 
@@ -148,11 +144,16 @@ def _row(grid: Grid, first: str, value: str | float, point: Spot) -> list[str]:
     still = idle(grid, point.axes)
     others = {name: other for name, other in point.axes.items() if name not in (first, *still)}
     rest = ", ".join(f"{name.rpartition('.')[2]}={shown(name, other)}" for name, other in others.items())
-    rate = units.format_number(float(f"{point.tokens_per_s_per_user:.3g}"))
-    return [shown(first, value), units.format_time(point.step_s), rate, point.binding, rest]
+    return [
+        shown(first, value),
+        units.format_time(point.step_s),
+        count(point.tokens_per_s_per_user),
+        point.binding,
+        rest,
+    ]
 
 
-def document(grid: Grid, tally: Tally, file: str) -> dict[str, Any]:
+def document(grid: Grid, tally: Tally, file: str, defaults: Sequence[Default] = ()) -> dict[str, Any]:
     """Return the document that sums up a sweep."""
     return envelope(
         "sweep",
@@ -166,12 +167,12 @@ def document(grid: Grid, tally: Tally, file: str) -> dict[str, Any]:
             "reasons": [{"reason": reason, "points": count} for reason, count in tally.reasons.items()],
             "best": _point(grid, tally.best) if tally.best else None,
             "best_by_first_axis": [_point(grid, point) for point in tally.best_by.values()],
+            "defaults": taken(defaults),
         },
     )
 
 
 def _point(grid: Grid, point: Spot) -> dict[str, Any]:
-    """Return a point."""
     return {
         **point.axes, **{name: point.numbers[name] for name in _NUMBERS}, "binding": point.binding,
         "fits_memory": point.fits_memory, "axes_without_effect": idle(grid, point.axes),

@@ -73,7 +73,6 @@ def writer(path: Path) -> Writer:
 
 
 def _polars() -> Any | None:  # noqa: ANN401  a module
-    """Return polars, or None where it is not installed."""
     try:
         import polars as pl
     except ImportError:
@@ -286,7 +285,6 @@ class Rows:
         return self.writer.abandon()
 
     def _flush(self) -> None:
-        """Write what waits."""
         if self.waiting:
             self.writer.write(joined(self.waiting))
         self.waiting, self.count = [], 0

@@ -13,7 +13,7 @@ from nhalf.report.figures.figure import COLUMNS
 from nhalf.report.figures.lines import Dot, lines
 from nhalf.report.figures.stacks import Stack, stacks
 from nhalf.report.figures.tiles import Tile, tiles
-from nhalf.report.page import Card, Constant, Page, Section, Table
+from nhalf.report.page import Card, Page, Section, Table, constants, notes
 from nhalf.report.sweep import shown
 from nhalf.report.sweep import verdict as of_tally
 from nhalf.report.view import percent
@@ -67,18 +67,15 @@ def page(grid: Grid, tally: Tally, defaults: Sequence[Default], *, warnings: Seq
         ),
     ]
     base = scenario(grid, at)
-    shares = elasticities(base) if base is not None else {}
+
     over = joined([short(name) for name in varied or names(grid)])
     return Page(
         title=f"A sweep of {base.transformer.name if base is not None else 'nothing'} over {over}",
         verdict=[of_tally(grid, tally)],
         cards=_cards(grid, tally),
         sections=[section for section in sections if section.figures or section.table],
-        constants=[
-            Constant(path=path, datum=datum, share=shares.get(path))
-            for path, datum in (base.origins.items() if base is not None else ())
-        ],
-        notes=[*warnings, *(f"{each.flag} {each.value}: {each.reason}" for each in defaults)],
+        constants=constants(base, elasticities(base)) if base is not None else [],
+        notes=notes(warnings, defaults),
     )  # fmt: skip
 
 
@@ -133,11 +130,6 @@ def _tips(spot: Spot) -> tuple[tuple[str, str], ...]:
         ("binds", spot.binding), ("per user", f"{count(spot.tokens_per_s_per_user)} tokens/s"),
         ("per GPU", f"{count(spot.tokens_per_s_per_gpu)} tokens/s"), ("fits", spot.fits_memory), *parts,
     )  # fmt: skip
-
-
-def _rest(spot: Spot) -> tuple[tuple[str, str], ...]:
-    """Return what to show of a tile besides what it shows itself."""
-    return tuple(tip for tip in _tips(spot) if tip[0] not in ("binds", "per user"))
 
 
 def _series(grid: Grid, name: str, varied: Sequence[str]) -> str | None:
@@ -215,7 +207,7 @@ def _map(grid: Grid, at: Mapping[str, Value], across: str, down: str, key: str) 
         Tile(
             across=_value(across, spot.axes[across]), down=_value(down, spot.axes[down]), binds=spot.binding,
             per_user=spot.tokens_per_s_per_user if spot.numbers else 0.0, fits=spot.fits_memory != "no",
-            tips=_rest(spot),
+            tips=tuple(tip for tip in _tips(spot) if tip[0] not in ("binds", "per user")),
         )
         for spot in sorted(spots, key=lambda spot: (rows.index(spot.axes[down]), columns.index(spot.axes[across])))
         if all(spot.axes[name] in held for name, held in kept.items())

@@ -122,31 +122,18 @@ def _next(machine: Machine) -> str:
 # --- a catalogue of one's own -----------------------------------------------------------------------------------------
 
 
-def catalogue(machine: Machine, *, name: str, like: str, lender: str) -> str:
-    """Return the machine as a system of the user's catalogue (`NHALF_CATALOG`), like another but for its own links.
+def tables(machine: Machine, *, lender: str) -> dict[str, Any]:
+    """Return the machine as the tables of a cluster file: its node and the links in it.
 
     `lender` is the system whose curves stand in, empty where none does: those of other links are not taken over.
     """
-    lines = [
-        f"# {_verdict(machine)}",
-        f"[systems.{name}]",
-        f'like = "{like}"',
-        f'title = "{len(machine.matrix.gpus)} GPUs, as nvidia-smi topo -m shows them"',
-        'curves = "" # nothing was measured here',
-        f'sibling = "{lender}" # {"whose links are the same" if lender else "no other system has these links"}',
-        "",
-        f"[systems.{name}.fabric]",
-        f"devices_per_node = {len(machine.matrix.gpus)}",
-        f'topology = "{machine.topology}"',
-    ]
+    fabric: dict[str, Any] = {"devices_per_node": len(machine.matrix.gpus), "topology": str(machine.topology)}
     if machine.intra_node is not None:
-        lines += [
-            "",
-            f"[systems.{name}.fabric.intra_node] # what a ring sees: its weakest edge",
-            f'latency = "{float(machine.intra_node.latency_s)!r} s"',
-            f'bandwidth = "{float(machine.intra_node.bandwidth_bytes_per_s)!r} B/s"',
-        ]
-    return "\n".join(lines) + "\n"
+        latency, bandwidth = (
+            float(each) for each in (machine.intra_node.latency_s, machine.intra_node.bandwidth_bytes_per_s)
+        )
+        fabric["intra_node"] = {"latency": f"{latency!r} s", "bandwidth": f"{bandwidth!r} B/s"}
+    return {**({} if lender else {"sibling": ""}), "fabric": fabric}
 
 
 # --- the document -----------------------------------------------------------------------------------------------------

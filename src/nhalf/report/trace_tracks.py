@@ -23,7 +23,6 @@ def tracks(timeline: Timeline) -> str:
 
 
 def _rank(timeline: Timeline, row: int) -> Iterator[dict[str, Any]]:
-    """Yield the tracks of one rank."""
     trace, meetings = timeline.traces[row], timeline.meetings
     names = {0: "steps", 1: "compute", 2: "wait", 3: "transfer"}
     yield {"ph": "M", "name": "process_name", "pid": trace.rank, "args": {"name": f"rank {trace.rank}"}}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nhalf import units
 from nhalf.report.document import envelope
+from nhalf.report.view import Brief
 from nhalf.report.words import counted
 
 if TYPE_CHECKING:
@@ -23,33 +25,52 @@ _FEW = 5
 _REASONS = 2
 """Flags that are spelled out: they are sentences of whoever wrote the table."""
 _GROUPS, _WORST = 6, 2
+_HEADS = ("<system", "<engine", "<model", "rows", "refused", "median", "p90", "bias", "in band")
 _SOME = 40
 """Places of doubtful rows that are named beyond those with a sentence: what a page holds, and an eye."""
 
 
-def write(
-    found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, next_command: str, whole: bool = True
-) -> None:
-    """Write the verdict, a line for each group, the worst rows, and what looks wrong in the table.
+def brief(found: Validation, doubts: Sequence[Finding], *, next_command: str) -> Brief:
+    """Return the first screen: the verdict, the largest groups, the rows furthest off, and what looks wrong."""
+    groups = sorted(found.groups, key=lambda score: -score.rows)[:_GROUPS]
+    scored = found.overall.rows > found.overall.refused
+    notes = [f"{len(found.groups) - len(groups)} smaller groups with --detail."] if len(found.groups) > _GROUPS else []
+    notes += [
+        f"{miss.place}, {miss.name}: {units.format_time(miss.measured_s)} measured, "
+        f"{units.format_time(miss.predicted_s)} predicted."
+        for miss in found.worst[:_WORST]
+    ]
+    notes += [f"Refused, {counted(rows)}: {reason}." for reason, rows in found.reasons[:1]]
+    codes = Counter(doubt.code for doubt in doubts)
+    notes += [f"Doubtful: {', '.join(f'{counted(n)} {code}' for code, n in codes.items())}."] if codes else []
+    notes += [f"{doubt.place}: {doubt.text}." for doubt in doubts if doubt.code == "waiting"][:1]
+    command, _, why = next_command.partition("  # ")
+    return Brief(
+        verdict=[verdict(found.overall)],
+        number=f"{_number_line(found.overall)}." if scored else "",
+        title="By system, engine and model",
+        table=(_HEADS, [_row(score) for score in groups]),
+        notes=notes,
+        next_command=command,
+        next_why=why,
+        warn=not scored,
+    )
 
-    Unless it is `whole`, groups and rows are those that say most: the largest groups, the rows furthest off.
-    """
-    groups = found.groups if whole else sorted(found.groups, key=lambda score: -score.rows)[:_GROUPS]
+
+def write(found: Validation, doubts: Sequence[Finding], canvas: Canvas, *, next_command: str) -> None:
+    """Write the verdict, a line for each group, the worst rows, and what looks wrong in the table."""
+    groups = found.groups
     canvas.paragraph(verdict(found.overall), bold=True)
     if found.overall.rows > found.overall.refused:
         canvas.paragraph(_number_line(found.overall))
     canvas.heading("By system, engine and model")
-    canvas.table(["<system", "<engine", "<model", "rows", "refused", "median", "p90", "bias", "in band"],
-                 [_row(score) for score in groups])  # fmt: skip
-    if len(groups) < len(found.groups):
-        canvas.paragraph(f"{len(found.groups) - len(groups)} smaller groups with --detail", indent="  ")
-    if whole:
-        _ratios(found.ratios, canvas)
-        _switches(found.switches, canvas)
-    _worst(found.worst if whole else found.worst[:_WORST], canvas)
+    canvas.table(_HEADS, [_row(score) for score in groups])
+    _ratios(found.ratios, canvas)
+    _switches(found.switches, canvas)
+    _worst(found.worst, canvas)
     if found.reasons:
         canvas.heading("Refused")
-        for reason, rows in found.reasons[: _FEW if whole else 1]:
+        for reason, rows in found.reasons[:_FEW]:
             canvas.paragraph(f"  {counted(rows)}: {reason}", indent="    ")
     checks(doubts, canvas)
     canvas.following(next_command)

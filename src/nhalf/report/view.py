@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from nhalf.report.canvas import Canvas
 from nhalf.units import format_number, format_value
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from nhalf.citation import Datum
     from nhalf.loading import Default
-    from nhalf.report.canvas import Canvas
 
 Tone = Literal["plain", "good", "warn", "quiet"]
 STYLES: Final[Mapping[Tone, str]] = {"plain": "", "good": "green", "warn": "yellow", "quiet": "dim"}
@@ -120,6 +120,24 @@ def write_everything(view: View, canvas: Canvas) -> None:
         canvas.following(*(view.following or [first.next_command]))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a command answers; `problem` is why nothing satisfies the question, `warnings` what it would tell aside."""
+
+    view: View
+    problem: str = ""
+    warnings: Sequence[str] = ()
+
+    def text(self, *, columns: int, detail: bool = False) -> str:
+        """Return the screen of the command, or everything with `detail`."""
+        canvas = Canvas(width=columns, colour=False, plain=False)
+        if detail:
+            write_everything(self.view, canvas)
+        else:
+            write_brief(self.view.brief(), canvas)
+        return canvas.text
+
+
 def write_brief(brief: Brief, canvas: Canvas) -> None:
     """Write a first screen."""
     for place, sentence in enumerate(brief.verdict):
@@ -146,7 +164,6 @@ def write_brief(brief: Brief, canvas: Canvas) -> None:
 
 
 def _table(brief: Brief, canvas: Canvas) -> None:
-    """Write the table or the bars."""
     if brief.bars is None and brief.table is None and not brief.title:
         return
     canvas.blank()

@@ -65,7 +65,6 @@ def _is_one(values: Array) -> bool:
 
 
 def _blocks(ranks: int) -> Iterator[slice]:
-    """Yield the ranks in blocks."""
     step = max(1, _CELLS // ranks)
     for start in range(0, ranks, step):
         yield slice(start, min(start + step, ranks))

@@ -92,7 +92,6 @@ _GROUP = {"torus": "row", "tree": "leaf", "nodes": "node"}
 
 
 def _build(kind: str, ranks: int, link: Link, wiring: Wiring) -> Network:
-    """Return the network of a topology."""
     hop = wiring.hop_latency_s
     if kind == "mesh":
         return network.mesh(ranks, link)
@@ -110,7 +109,6 @@ def _build(kind: str, ranks: int, link: Link, wiring: Wiring) -> Network:
 
 
 def _words(kind: str, ranks: int, wiring: Wiring) -> str:
-    """Return a topology in words."""
     group = wiring.group
     if kind == "torus":
         return f"a torus of {ranks // group} x {group}"

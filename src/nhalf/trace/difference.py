@@ -66,7 +66,6 @@ def _bytes(row: Row) -> str:
 
 
 def _keyed(rows: tuple[Row, ...]) -> dict[tuple[object, ...], Row]:
-    """Return the rows by what pairs them."""
     found: dict[tuple[object, ...], Row] = {}
     for row in sorted(rows, key=lambda one: -one.count_per_step):
         kind = row.kind

@@ -107,7 +107,6 @@ def fill(traces: Sequence[RankTrace], dumps: Sequence[Dump], notes: list[str]) -
 
 
 def _filled(trace: RankTrace, dump: Dump) -> RankTrace:
-    """Return one trace with the sizes of its dump."""
     numbered = {(entry.op, entry.seq): entry.size_bytes for entry in dump.entries}
     only: dict[Op, set[float | None]] = {}
     for entry in dump.entries:

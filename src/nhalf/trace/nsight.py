@@ -155,7 +155,6 @@ class _Export:
         marks: list[Mark],
         launches: dict[int, float],
     ) -> RankTrace:
-        """Return the trace of one device."""
         found: list[Found] = []
         works: dict[str, list[float]] = {}
         busy: list[tuple[int, int]] = []

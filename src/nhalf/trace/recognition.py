@@ -112,7 +112,6 @@ class Recogniser:
 
 
 def _seen(pattern: Pattern, fits: re.Match[str], function: str, name: str) -> Seen:
-    """Return what a name that fits a pattern says."""
     groups = fits.groupdict()
     op = operation(groups.get("op") or "") or pattern.op or Op.ALL_REDUCE
     words = (groups.get("algorithm") or "").strip("_")
@@ -196,7 +195,6 @@ def with_own(paths: Sequence[Path]) -> tuple[Pattern, ...]:
 
 
 def _pattern(entry: dict[str, Any], where: str) -> Pattern:
-    """Return one pattern of a file."""
     known = {"family", "op", "algorithm", "fused", "not", "function", "name"}
     text = entry.get("function", entry.get("name")) if isinstance(entry, dict) else None
     if not isinstance(text, str) or set(entry) - known:

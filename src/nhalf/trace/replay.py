@@ -117,8 +117,8 @@ def _changes(
         change = _as_the_others([every.index(rank) for rank in group])
         changes.append((removal(group), change, "modelled", "their segments become the others' median"))
     kinds = timeline.meetings.kinds
-    lines = [_line_of(kind, rows) for kind in kinds]
-    lows = np.array([_low_of(kind, rows) for kind in kinds])
+    lines = [next((row.line for row in rows if row.kind == plain(kind)), None) for kind in kinds]
+    lows = np.array([next((row.transfer_low_s for row in rows if row.kind == plain(kind)), 0.0) for kind in kinds])
     known = any(line is not None for line in lines)
     label: What = "modelled" if known else "bound"
     ground = "fixed time of the line" if known else "if all of the quickest transfers were latency"
@@ -165,15 +165,6 @@ def _as_the_others(rows: list[int]) -> Change:
         return own, step.moving, tail
 
     return change
-
-
-def _line_of(kind: Kind, rows: list[Row]) -> Line | None:
-    return next((row.line for row in rows if row.kind == plain(kind)), None)
-
-
-def _low_of(kind: Kind, rows: list[Row]) -> float:
-    """Return the transfer [s] of the quickest calls of a kind; 0 where it ran outside the steps alone."""
-    return next((row.transfer_low_s for row in rows if row.kind == plain(kind)), 0.0)
 
 
 def _scaled(lines: list[Line | None], lows: Floats, kinds: tuple[Kind, ...], factors: tuple[float, float]) -> Change:

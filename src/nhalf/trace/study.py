@@ -122,7 +122,6 @@ def _lost(traces: Sequence[RankTrace]) -> float:
 
 
 def _study(timeline: Timeline, options: Options, notes: list[str]) -> Study:
-    """Return the study of a timeline."""
     known = timeline.waits_known
     if not timeline.labels:
         raise WeakEvidenceError(

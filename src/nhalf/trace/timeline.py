@@ -72,7 +72,7 @@ def build(traces: Sequence[RankTrace]) -> Timeline:
     ).reshape(len(traces), -1, 2)
     if windows.shape[1] == 1 and len(traces) > 1 and traces[0].steps.marker == "whole window":
         _from_first_to_last(windows, traces, meetings)
-    first = _first_participant(meetings)
+    first = (meetings.index >= 0).argmax(axis=0) if len(meetings) else np.empty(0, dtype=np.int64)
     step = np.full(len(meetings), -1)
     for row in range(len(traces)):
         mine = first == row
@@ -138,10 +138,6 @@ def _from_first_to_last(windows: Floats, traces: Sequence[RankTrace], meetings: 
     for row, trace in enumerate(traces):
         calls = meetings.index[row, whole]
         windows[row, 0] = trace.calls.start_s[calls].min(), trace.calls.end_s[calls].max()
-
-
-def _first_participant(meetings: Meetings) -> Ints:
-    return (meetings.index >= 0).argmax(axis=0) if len(meetings) else np.empty(0, dtype=np.int64)
 
 
 def _place(windows: Floats, time_s: Floats) -> Ints:

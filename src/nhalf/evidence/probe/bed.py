@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _RELAY: Final = Path(__file__).with_name("relay.py")
 _LIMIT_S: Final = 20.0
+ONE_THREAD: Final = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Ranks that share processors would otherwise each start a thread for every one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

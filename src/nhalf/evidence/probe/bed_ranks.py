@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final, Self
 
 from nhalf.evidence.probe import ahead
-from nhalf.evidence.probe.bed import Bed, Port
+from nhalf.evidence.probe.bed import ONE_THREAD, Bed, Port
 from nhalf.evidence.probe.conductor import Conductor
 from nhalf.evidence.probe.launch import WORKER, Launched, rank_environment
 from nhalf.evidence.probe.messages import Open, Peer
@@ -22,8 +22,6 @@ _DEADLINE_S: Final = 60.0
 _LARGEST: Final = 1 << 22  # [bytes] of a message between two ranks
 _OPEN: Final = Port(delay_s=0.0, bytes_per_s=1e9)
 """What lies between the hosts until something is imposed."""
-ONE_THREAD: Final = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Ranks that share processors would otherwise each start a thread for every one of them."""
 
 
 class BedRanks:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.evidence.probe import clocks, doubts, ladder, placement, traffic
+from nhalf.evidence.probe import clocks, doubts, placement, traffic
 from nhalf.evidence.probe.messages import Clock, Open, Peer, Ran, Traffic
-from nhalf.evidence.probe.plan import SOCKETS, cells, example_pairs
+from nhalf.evidence.probe.plan import SOCKETS, cells, example_pairs, loop_cell
 from nhalf.evidence.probe.record import Doubt
 from nhalf.evidence.probe.schedule import Schedule, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nhalf.evidence.probe.cell import Cell
+    from nhalf.evidence.probe.cell import Cell, Program
     from nhalf.evidence.probe.conductor import Conductor
     from nhalf.evidence.probe.plan import Request
     from nhalf.evidence.probe.record import Record
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     Progress = Callable[[float, str], None]
 
 _SAVE_S, _SAVE_SHARE = 2.0, 30.0
+_DOUBLE: Final = 2.2
+"""Beyond twice the floor by what one reading may be wrong."""
+_CLIMBING: Final = 0.5
+"""The share of the budget that may be spent before the first round."""
 _CLOCK_NS: Final = 5000
 """An offset that may be wrong by more than this [ns] starts no window."""
 _ROUND_TRIP: Final = 2
@@ -52,7 +56,7 @@ def conduct(conductor: Conductor, request: Request, record: Record, progress: Pr
     schedule = Schedule(conductor, record, terms, _kept(record, request, progress))
     schedule.ahead_ns = ahead
     try:
-        numbers = [*schedule.prepare(planned), *ladder.climbed(schedule, request)]
+        numbers = [*schedule.prepare(planned), *_climbed(schedule, request)]
         _transports(conductor, request, record, schedule)
         rounds = schedule.rounds(numbers)
         record.placed = placement.described(
@@ -64,6 +68,30 @@ def conduct(conductor: Conductor, request: Request, record: Record, progress: Pr
     record.doubts += doubts.after(record, request, rounds=rounds)
     record.complete = True
     progress(1.0, f"{rounds} rounds")
+
+
+def _climbed(schedule: Schedule, request: Request) -> list[int]:
+    """Prepare rungs, every other one upwards until one takes twice the floor, then the one left out below it.
+
+    The first of the ladder is the floor. Return the numbers of the cells.
+    """
+    if not request.ladder:
+        return []
+
+    def prepare(rung: Program) -> int:
+        (number,) = schedule.prepare([loop_cell(request, rung)])
+        return number
+
+    floor, *rungs = request.ladder
+    numbers = [prepare(floor)]
+    for place in range(0, len(rungs), 2):
+        if schedule.has_spent(_CLIMBING):
+            break
+        numbers.append(prepare(rungs[place]))
+        if schedule.about_s(numbers[-1]) >= _DOUBLE * schedule.about_s(numbers[0]):
+            numbers += [prepare(rungs[place - 1])] if place else []
+            break
+    return numbers
 
 
 def _kept(record: Record, request: Request, progress: Progress) -> Progress:

@@ -109,7 +109,7 @@ def _first(order: Decode) -> Numbers:
     return found
 
 
-def alone(order: Decode, *, shards: int = 0) -> Result:
+def alone(order: Decode, *, shards: int = 0) -> dict[str, Any]:
     """Return the tokens of the whole model in one process, or with some of its shards only what those take [s]."""
     decoder = Decoder(order, range(shards or order.tp), range(order.layers))
     ids, times, found = _first(order), [], []

@@ -32,6 +32,7 @@ def described(cell: Cell, loops: Sequence[dict[str, Any]]) -> dict[str, Any]:
     share = {step.name: step.share for step in program.steps}
     return {
         **{name: getattr(program, name) for name in ("tp", "pp", "ep", "batch", "variant")},
+        "ranks": len(cell.ranks),
         "computes": all(program.work),
         "number": cell.number,
         "messages": [

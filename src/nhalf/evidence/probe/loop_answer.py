@@ -45,6 +45,7 @@ class Row:
     pp: int
     ep: int
     batch: int
+    ranks: int
     variant: str
     token_s: float
     time_s: float
@@ -62,6 +63,12 @@ class Row:
         return self.tp, self.pp, self.ep, self.batch
 
     @property
+    def excess_s(self) -> float | None:
+        """Return what a collective takes in the loop beyond what it takes by itself [s]."""
+        count = sum(kind.count_per_token for kind in self.collectives)
+        return max(self.time_s - self.alone_s, 0.0) / count if self.alone_s is not None and count else None
+
+    @property
     def layout(self) -> str:
         """Return the layout in short."""
         degrees = (("TP", self.tp), ("PP", self.pp), ("EP", self.ep))
@@ -69,7 +76,7 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as the document holds it."""
-        return {"layout": self.layout, **asdict(self)}
+        return {"layout": self.layout, **asdict(self), "in_model_excess_s": self.excess_s}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +105,17 @@ class LoopAnswer:
     @property
     def lead(self) -> Row:
         """Return the row of the verdict: the first batch of the first layout that communicates."""
-        return next((row for row in self.rows if row.tp * row.pp * row.ep > 1), self.rows[0])
+        return next((row for row in self.rows if row.ranks > 1), self.rows[0])
 
 
 def of_run(run: Mapping[str, Any]) -> LoopAnswer | None:
     """Return what the loops of a run say, None where it played none to the end of a visit."""
     loops = [each for each in run.get("loops", ()) if each["rounds"]]
-    floors = {_layout(each): each for each in loops if not each["batch"] and not each["variant"]}
-    made = [_row(each, floors.get(_layout(each)), run) for each in loops if each["batch"] and each["variant"] != LADDER]
+    floors = {(_layout(each), each["variant"]): each for each in loops if not each["batch"]}
+    made = [
+        _row(each, floors.get((_layout(each), each["variant"]), floors.get((_layout(each), ""))), run)
+        for each in loops if each["batch"] and each["variant"] != LADDER
+    ]  # fmt: skip
     rows = sorted((row for row in made if not row.variant), key=lambda row: row.key)
     if not rows:
         return None
@@ -121,7 +131,7 @@ def of_run(run: Mapping[str, Any]) -> LoopAnswer | None:
 def silent(key: tuple[int, int, int, int]) -> Row:
     """Return the row of one rank, which sends nothing."""
     tp, pp, ep, batch = key
-    return Row(tp=tp, pp=pp, ep=ep, batch=batch, variant="", token_s=0.0, time_s=0.0, low_s=None, high_s=None,
+    return Row(tp=tp, pp=pp, ep=ep, batch=batch, ranks=1, variant="", token_s=0.0, time_s=0.0, low_s=None, high_s=None,
                fixed_s=None, transfer_s=None, wait_s=None, alone_s=None, collectives=())  # fmt: skip
 
 
@@ -130,7 +140,7 @@ def _layout(loop: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def _row(loop: Mapping[str, Any], floor: Mapping[str, Any] | None, run: Mapping[str, Any]) -> Row:
-    token, alone = median([each["token"] for each in loop["rounds"]]) * _NANO, loop["tp"] * loop["pp"] == 1
+    token, alone = median([each["token"] for each in loop["rounds"]]) * _NANO, loop["ranks"] == 1
     marked = bool(_steps(loop)) and not alone
     times = [sum(map(sum, each["steps"].values())) if marked else each["token"] for each in loop["rounds"]]
     ends = interval(times) if not alone else None
@@ -142,7 +152,7 @@ def _row(loop: Mapping[str, Any], floor: Mapping[str, Any] | None, run: Mapping[
     known = [kind.alone_s for kind in kinds]
     alone_s = sum(kind.count_per_token * (kind.alone_s or 0.0) for kind in kinds)
     return Row(
-        **{name: loop[name] for name in ("tp", "pp", "ep", "batch", "variant")},
+        **{name: loop[name] for name in ("tp", "pp", "ep", "batch", "ranks", "variant")},
         token_s=token,
         time_s=time,
         low_s=ends[0] * _NANO if ends else None,
@@ -204,7 +214,7 @@ def _alone(message: Mapping[str, Any], run: Mapping[str, Any]) -> float | None:
 def _doubles(loops: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the batch at which one collective of the layers takes twice its floor, along straight lines between."""
     plain = [each for each in loops if each["variant"] in ("", LADDER)]
-    if len({_layout(each) for each in plain if each["tp"] * each["pp"] > 1}) != 1:
+    if len({_layout(each) for each in plain if each["ranks"] > 1}) != 1:
         return None
     lead = max(plain[0]["messages"], key=lambda message: message["count_per_token"])["name"]
     of: dict[int, list[float]] = {}
@@ -224,19 +234,19 @@ def _doubles(loops: Sequence[Mapping[str, Any]]) -> float | None:
 def _slow(loops: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> Slow | None:
     """Return the rank that comes last at such a cost, in the loops that are as in life; None where nobody does.
 
-    It is the low end of the median's interval, or of a few visits the least, that must be above it: on a busy machine
-    each rank is late now and then.
+    It must cost more than any other in the whole interval of the visits' median: at times each is late.
     """
     worst: tuple[float, int, float] = (_LATE, -1, 0.0)
     for loop in loops:
-        if loop["variant"] or not loop["batch"] or not _steps(loop):
+        time = median([sum(map(sum, each["steps"].values())) for each in loop["rounds"]]) * _NANO
+        if loop["variant"] or not loop["batch"] or not time or len(loop["rounds"]) == 1:
             continue
-        time = sum(map(sum, _steps(loop).values()))
         for rank in loop["rounds"][0]["late"]:
-            costs = [each["late"].get(rank, 0.0) * _NANO for each in loop["rounds"]]
-            least = (interval(costs) or (min(costs),))[0]
-            if len(costs) > 1 and time:
-                worst = max(worst, (least / time, int(rank), median(costs)))
+            late = [each["late"] for each in loop["rounds"]]
+            ahead = [each[rank] - max(cost for other, cost in each.items() if other != rank) for each in late]
+            cost = sum(each[rank] for each in late) / len(late) * _NANO
+            if (interval(ahead) or (min(ahead),))[0] > 0:
+                worst = max(worst, (cost / time, int(rank), cost))
     _, rank, cost = worst
     if rank < 0:
         return None

@@ -49,7 +49,6 @@ def algorithms(
 
 
 def _name(row: Row) -> str:
-    """Return the name of a line."""
     return f"{row.algorithm} (measured)" if row.kind == "measured" else row.algorithm
 
 
@@ -90,7 +89,6 @@ def _lines(rows: Sequence[Row], names: list[str], x: Any, y: Any) -> list[Any]: 
 
 
 def _record(row: Row) -> dict[str, object]:
-    """Return a row of the table."""
     return {
         "algorithm": _name(row), "size_bytes": row.size_bytes, "time_s": row.time_s, "fixed_s": row.fixed_s,
         "transfer_s": row.transfer_s, "busbw_bytes_per_s": row.busbw_bytes_per_s,

@@ -82,7 +82,6 @@ def _axes(curve: Curve, name: str = "time_s") -> dict[str, Any]:
 
 
 def _line(curve: Curve) -> Any:  # noqa: ANN401  an altair chart
-    """Return the curve itself."""
     rows = [
         {
             "size_bytes": size,

@@ -114,7 +114,6 @@ def _devices(scenario: Scenario, nodes: int) -> list[dict[str, Any]]:
 
 
 def _boxes(nodes: int, fabric: Fabric, spanned: int) -> Any:  # noqa: ANN401  an altair chart
-    """Return the nodes as boxes."""
     rows = [
         {"x": (node + 0.02) / nodes, "to_x": (node + 0.98) / nodes, "y": _FLOOR, "to_y": _INTRA_Y + 0.5,
          "node": f"{node + 1} of {spanned}, {fabric.devices_per_node} devices"}
@@ -170,7 +169,6 @@ def _bars(tiers: list[_Tier], nodes: int, x: Any, y: Any) -> list[Any]:  # noqa:
 
 
 def _dots(devices: list[dict[str, Any]], x: Any, y: Any) -> list[Any]:  # noqa: ANN401  altair channels
-    """Return the devices with their ranks."""
     alt = altair()
     base = alt.Chart(data(devices)).encode(x=x, y=y)
     dots = base.mark_point(filled=True, size=230, opacity=1).encode(

@@ -1,0 +1,113 @@
+"""The panel: the numbers that the page draws, of all layouts and batches at once, without the trees behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from nhalf.collective import Op
+from nhalf.decide.levers import levers
+from nhalf.decide.regime import TIE, crossover
+from nhalf.points import at_batches
+from nhalf.predict.communication import collective
+from nhalf.report.decode_brief import batch_line, floor_line
+from nhalf.report.document import number
+from nhalf.report.fields import PARTS, record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nhalf.breakdown import Array
+    from nhalf.loading import Loaded
+    from nhalf.points import Point
+    from nhalf.scenario import Scenario
+
+_SIZES: Final[Array] = np.array([2.0**power for power in range(10, 31)])
+"""Sizes [bytes] of the curve of the all-reduce."""
+_MAP: Final[Array] = np.array([2.0**power for power in range(11)])
+"""Batches of the map of what binds."""
+SLIDERS: Final = {
+    "system.device.memory_bandwidth_bytes_per_s": "HBM bandwidth",
+    "system.fabric.intra_node.latency_s": "latency inside the node",
+    "system.fabric.intra_node.bandwidth_bytes_per_s": "bandwidth inside the node",
+    "system.fabric.inter_node.latency_s": "latency across nodes",
+    "system.fabric.inter_node.bandwidth_bytes_per_s": "bandwidth across nodes",
+}
+"""Inputs that have a slider, by path."""
+
+
+def panel(loaded: Loaded) -> dict[str, Any]:
+    """Return what the page shows of some scenarios: rows, what binds, savings, the all-reduce by size, crossovers."""
+    layouts = {each.layout.name: each for each in loaded.scenarios}
+    batches = sorted({float(np.mean(each.workload.batch)) for each in loaded.scenarios})
+    rows: list[Point] = []
+    binds = []
+    for scenario in layouts.values():
+        found = at_batches(scenario, np.array(batches))
+        rows += [found.at(place) for place in range(len(batches))]
+        whole = at_batches(scenario, _MAP)
+        binds.append({"layout": scenario.layout.name, "binding": whole.binding, "fits_memory": whole.fits_memory})
+    rows.sort(key=lambda row: row.batch)
+    first = loaded.scenarios[0]
+    return {
+        "rows": [{**record(row), "layout": row.layout_name} for row in rows],
+        "best": [_best([row for row in rows if row.batch == batch], batch) for batch in batches],
+        "map": {"batches": _MAP.tolist(), "layouts": binds},
+        "all_reduce": [_curve(each) for each in layouts.values() if each.layout.tensor_parallel > 1],
+        "sliders": [{"path": path, "name": name, "value": _value(first, path)} for path, name in SLIDERS.items()],
+        "defaults": [{"flag": each.flag, "value": each.value, "reason": each.reason} for each in loaded.defaults],
+        "warnings": list(loaded.warnings),
+        "parts": list(PARTS),
+    }
+
+
+def _value(scenario: Scenario, path: str) -> float | None:
+    """Return an input of a scenario, None where it has none."""
+    inputs = dict(scenario.inputs())
+    return float(np.mean(inputs[path])) if path in inputs else None
+
+
+def _best(rows: Sequence[Point], batch: float) -> dict[str, Any]:
+    """Return which layouts are fastest at a batch, and what would save time there."""
+    fitting = [row for row in rows if row.fits_memory != "no"]
+    if not fitting:
+        return {"batch": batch, "layouts": [], "savings": []}
+    fastest = min(fitting, key=lambda row: row.step_s)
+    return {
+        "batch": batch,
+        "layouts": [row.layout_name for row in fitting if row.step_s <= fastest.step_s * (1 + TIE)],
+        "fastest": fastest.layout_name,
+        "lines": _lines(fastest),
+        "savings": [
+            {"name": each.name, "path": each.path, "share": each.gain, "told": each.gain > TIE}
+            for each in sorted(levers(fastest.scenario), key=lambda each: -each.gain)
+        ],
+    }
+
+
+def _lines(row: Point) -> list[str]:
+    """Return the floor of a layout and from which batch on bytes and a wider link count, in the words of decode."""
+    if row.tp == 1:
+        return []
+    found = crossover(row.scenario)
+    count = row.scenario.transformer.block_count
+    return [floor_line(count, found.floor_s, row.accepted_tokens), batch_line(row, found)]
+
+
+def _curve(scenario: Scenario) -> dict[str, Any]:
+    """Return the all-reduce of a layout by size, the message of one sequence, and where it turns."""
+    found = crossover(scenario)
+    times = np.asarray(collective(scenario, Op.ALL_REDUCE, scenario.layout.tensor_group, _SIZES).value)
+    return {
+        "tp": scenario.layout.tensor_parallel,
+        "sizes_bytes": _SIZES.tolist(),
+        "times_s": np.broadcast_to(times, _SIZES.shape).tolist(),
+        "message_bytes_per_sequence": found.message_bytes_per_sequence,
+        "half_size_bytes": number(found.half_size_bytes),
+        "batch_at_half_size": number(found.batch_at_half_size),
+        "batch_at_double_floor": number(found.batch_at_double_floor),
+        "floor_s": found.floor_s,
+        "count": scenario.transformer.block_count,
+        "kind": found.kind,
+    }

@@ -1,0 +1,224 @@
+"use strict";
+// The page: its state is the URL; a change of a control asks the server for a panel and draws it.
+const $ = (id) => document.getElementById(id);
+const form = $("controls");
+const COLOURS = {weights: "#56B4E9", experts: "#0072B2", kv: "#009E73", compute: "#999999", launch: "#CC79A7",
+  collective_fixed: "#D55E00", collective_transfer: "#E69F00", hand_over: "#8c6bb1", prefill: "#b3a369"};
+const NAMES = {weights: "weights", experts: "expert weights", kv: "KV cache", compute: "arithmetic", launch: "per-layer overhead",
+  collective_fixed: "all-reduce latency", collective_transfer: "all-reduce bytes", hand_over: "pipeline transfer", prefill: "prefill interference"};
+const BINDING = {latency: "collective_fixed", bandwidth: "collective_transfer", "hand-over": "hand_over"};
+const TABS = {step: "Step", plan: "Plan", buy: "Buy", crossover: "Crossover", simulate: "Simulate", fit: "Fit", doctor: "Doctor", trace: "Trace"};
+const EXTRA = {plan: "gpus=8", simulate: "op=all-reduce&ranks=8&size=64KiB&latency=5us&bandwidth=100GB/s&algorithm=ring"};
+let names = {}, base = {}, tab = "step", asked = 0, timer = 0, panel = null;
+
+const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}[c]));
+const three = (x) => x >= 1000 ? Math.round(x).toLocaleString("en") : String(Number(x.toPrecision(3)));
+const scaled = (x, units) => { for (const [factor, unit] of units) if (x >= factor) return three(x / factor) + " " + unit; return x === 0 ? "0" : x.toExponential(1); };
+const time = (x) => scaled(x, [[1, "s"], [1e-3, "ms"], [1e-6, "us"], [1e-9, "ns"]]);
+const rate = (x) => scaled(x, [[1e12, "TB/s"], [1e9, "GB/s"], [1e6, "MB/s"], [1, "B/s"]]);
+const bytes = (x) => scaled(x, [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]]);
+const shown = (path, x) => path.endsWith("_s") && !path.endsWith("per_s") ? time(x) : rate(x);
+const written = (path, x) => path.endsWith("latency_s") ? (1e6 * x).toPrecision(4) + "us" : (x / 1e9).toPrecision(5) + "GB/s";
+
+// What the controls say, as the parameters of a request; a slider that stands at the catalogue's value says nothing.
+function parameters() {
+  const found = new URLSearchParams();
+  for (const name of ["model", "on", "engine", "weights", "tp"]) if (form[name].value) found.set(name, form[name].value);
+  const batch = Math.round(2 ** form.batch.value);
+  found.set("batch", batch === 1 ? "1" : "1," + batch);
+  found.set("context", Math.round(2 ** form.context.value));
+  for (const slider of form.querySelectorAll("[data-path]"))
+    if (Number(slider.value) !== 0 && base[slider.dataset.path])
+      found.append("set", slider.dataset.path + "=" + written(slider.dataset.path, base[slider.dataset.path] * 2 ** slider.value));
+  for (const name of ["fuse_norm", "two_batch_overlap"]) if (form[name].checked) found.set(name, "true");
+  if (form.quantised_all_reduce.checked) found.set("quantised_all_reduce", "fp8");
+  return found;
+}
+function command() {
+  const words = ["nhalf", tab === "step" ? "decode" : tab, form.model.value];
+  for (const [name, value] of parameters()) if (name !== "model")
+    words.push("--" + name.replaceAll("_", "-"), ...(value === "true" ? [] : [/^[\w.,:=+-]+$/.test(value) ? value : "'" + value + "'"]));
+  return words.join(" ");
+}
+// The URL holds what the controls say, sliders as their exponents: opening it again shows the same page.
+function keep() {
+  const state = new URLSearchParams({tab});
+  for (const field of form.elements) if (field.name) state.set(field.name, field.type === "checkbox" ? (field.checked ? "1" : "") : field.value);
+  for (const slider of form.querySelectorAll("[data-path]")) if (Number(slider.value)) state.set(slider.dataset.path, slider.value);
+  history.replaceState(null, "", "?" + state);
+}
+function restore() {
+  const state = new URLSearchParams(location.search);
+  const first = {model: "llama-3.1-70b", on: "h100-sxm", engine: "vllm", weights: "fp8", tp: "1,2,4,8,16", batch: "0", context: "10"};
+  for (const field of form.elements) if (field.name) {
+    const value = state.get(field.name) ?? first[field.name] ?? "";
+    if (field.type === "checkbox") field.checked = value === "1"; else field.value = value;
+  }
+  for (const slider of form.querySelectorAll("[data-path]")) slider.value = state.get(slider.dataset.path) ?? 0;
+  tab = state.get("tab") in TABS ? state.get("tab") : "step";
+}
+async function fetched(url, options) {
+  const answer = await fetch(url, options);
+  const found = await answer.json();
+  if (found.error) throw new Error(found.error);
+  return found;
+}
+function label() {
+  form.batch.closest("label").querySelector(".value").textContent = Math.round(2 ** form.batch.value);
+  form.context.closest("label").querySelector(".value").textContent = Math.round(2 ** form.context.value).toLocaleString("en");
+  for (const slider of form.querySelectorAll("[data-path]")) {
+    const value = base[slider.dataset.path];
+    slider.disabled = !value;
+    slider.closest("label").querySelector(".value").textContent = value ? shown(slider.dataset.path, value * 2 ** slider.value) : "none";
+  }
+}
+async function update() {
+  const mine = ++asked;
+  keep();
+  label();
+  $("step").hidden = tab !== "step";
+  $("other").hidden = tab === "step";
+  for (const button of $("tabs").children) button.toggleAttribute("aria-current", button.dataset.tab === tab);
+  try {
+    if (tab !== "step") return await screen(mine);
+    const found = await fetched("panel?" + parameters());
+    if (mine !== asked) return;
+    panel = found;
+    $("problem").textContent = found.warnings.join(" ");
+    draw(found);
+  } catch (error) { if (mine === asked) $("problem").textContent = error.message; }
+}
+async function screen(mine) {
+  const file = ["fit", "doctor", "trace"].includes(tab);
+  $("drop").hidden = !file;
+  $("extra").hidden = file || tab === "crossover";
+  $("verdict").textContent = TABS[tab];
+  $("range").textContent = $("crossover").textContent = $("problem").textContent = "";
+  if (file) { $("screen").textContent = "Drop a log or a trace: it stays on this machine."; return; }
+  const extra = new URLSearchParams($("extra").querySelector("input").value);
+  const given = tab === "simulate" ? new URLSearchParams() : parameters();
+  if (["plan", "buy"].includes(tab)) given.delete("tp");
+  if (tab === "crossover") for (const name of [...given.keys()]) if (!["model", "on"].includes(name)) given.delete(name);
+  if (tab === "plan") given.delete("batch");
+  for (const [name, value] of extra) given.set(name, value);
+  const found = await fetched("screen/" + tab + "?" + given);
+  if (mine === asked) $("screen").textContent = [...found.warnings, found.text, found.problem].filter(Boolean).join("\n");
+}
+async function dropped(file) {
+  if (!file) return;
+  $("screen").textContent = "Reading " + file.name + " ...";
+  try {
+    const found = await fetched("file/" + tab, {method: "POST", body: file});
+    $("screen").textContent = [...found.warnings, found.text, found.problem].filter(Boolean).join("\n");
+  } catch (error) { $("screen").textContent = error.message; }
+}
+// ---- drawing
+const svg = (width, height, inner, says) => `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(says)}">${inner}</svg>`;
+const log = (value, low, high, from, to) => from + (to - from) * Math.log(value / low) / Math.log(high / low || 2);
+function draw(found) {
+  const batch = found.best.at(-1).batch, rows = found.rows.filter((row) => row.batch === batch), best = found.best.at(-1);
+  const top = rows.find((row) => row.layout === best.fastest);
+  $("verdict").textContent = top ? `${top.layout} is fastest: ${three(1e3 * top.tpot_s)} ms per token, ${three(top.tokens_per_s_per_user)} tokens/s per user.` : "No layout fits in memory.";
+  $("range").textContent = top ? `80 % range: ${three(1e3 * top.tpot_low_s)} to ${three(1e3 * top.tpot_high_s)} ms, at batch ${three(batch)}. ` + (best.layouts.length > 1 ? `Within the model's error: ${best.layouts.filter((x) => x !== top.layout).join(", ")}.` : "") : "";
+  const turn = found.all_reduce.find((each) => top && each.tp === top.tp);
+  $("crossover").textContent = (best.lines ?? []).join(" ");
+  curve(rows, top);
+  bars(rows, top);
+  reduce(found.all_reduce, turn, batch);
+  map(found.map, batch);
+  $("advice").innerHTML = found.best.map(savings).join("");
+  numbers(found.rows);
+  $("assumed").innerHTML = found.defaults.map((each) => `<li>${escaped(each.flag)} ${escaped(each.value)}: ${escaped(each.reason)}</li>`).join("");
+}
+function curve(rows, top) {
+  const high = Math.max(...rows.map((row) => row.tpot_high_s)), low = Math.min(...rows.map((row) => row.tpot_low_s));
+  const x = (i) => 50 + 340 * (i + 0.5) / rows.length, y = (v) => log(v, high * 1.05, low * 0.95, 12, 178);
+  const line = rows.map((row, i) => `${x(i)},${y(row.tpot_s)}`).join(" ");
+  const marks = rows.map((row, i) => `<line x1="${x(i)}" x2="${x(i)}" y1="${y(row.tpot_low_s)}" y2="${y(row.tpot_high_s)}" stroke="#8887" stroke-width="7"/>` +
+    `<circle cx="${x(i)}" cy="${y(row.tpot_s)}" r="4" fill="${row.fits_memory === "no" ? "none" : "var(--accent)"}" stroke="var(--accent)"><title>${row.layout}: ${three(1e3 * row.tpot_s)} ms${row.fits_memory === "no" ? ", does not fit" : ""}</title></circle>` +
+    `<text x="${x(i)}" y="198" text-anchor="middle" class="${row === top ? "strong" : ""}">${row.layout}</text>` +
+    `<text x="${x(i) + 8}" y="${y(row.tpot_s) - 5}">${three(1e3 * row.tpot_s)}</text>`).join("");
+  $("curve").innerHTML = svg(400, 204, `<text x="4" y="14">ms</text><polyline points="${line}" fill="none" stroke="var(--accent)" stroke-width="1.5"/>${marks}`,
+    rows.map((row) => `${row.layout} ${three(1e3 * row.tpot_s)} ms`).join(", "));
+}
+function bars(rows, top) {
+  const most = Math.max(...rows.map((row) => row.step_s)), high = 22;
+  const used = Object.keys(COLOURS).filter((part) => rows.some((row) => row[part + "_s"] > 0.004 * row.step_s));
+  const made = rows.map((row, i) => {
+    let at = 60;
+    const parts = used.map((part) => { const wide = 230 * row[part + "_s"] / most; const from = at; at += wide;
+      return `<rect x="${from}" y="${i * high + 3}" width="${wide}" height="15" fill="${COLOURS[part]}"><title>${NAMES[part]}: ${time(row[part + "_s"])}, ${three(100 * row[part + "_s"] / row.step_s)} %</title></rect>`; }).join("");
+    return `<text x="54" y="${i * high + 15}" text-anchor="end" class="${row === top ? "strong" : ""}">${row.layout}</text>${parts}<text x="${at + 5}" y="${i * high + 15}">${three(1e3 * row.step_s)} ms${row.fits_memory === "no" ? ", does not fit" : ""}</text>`;
+  }).join("");
+  $("bars").innerHTML = `<div class="key">${used.map((part) => `<span data-word="${NAMES[part]}"><i style="background:${COLOURS[part]}"></i>${NAMES[part]}</span>`).join("")}</div>` +
+    svg(400, rows.length * high + 4, made, "parts of a step by layout");
+}
+function reduce(found, turn, batch) {
+  if (!turn) { $("reduce").innerHTML = "<p class='quiet'>One GPU has no all-reduce.</p>"; return; }
+  const sizes = turn.sizes_bytes, low = Math.min(...turn.times_s) / 1.5, high = Math.max(...turn.times_s);
+  const x = (v) => log(v, sizes[0], sizes.at(-1), 50, 390), y = (v) => log(v, high, low, 12, 170);
+  const message = Math.min(Math.max(turn.message_bytes_per_sequence * batch, sizes[0]), sizes.at(-1));
+  const half = turn.half_size_bytes ? `<line x1="${x(turn.half_size_bytes)}" x2="${x(turn.half_size_bytes)}" y1="12" y2="170" class="axis" stroke-dasharray="3"/><text x="${x(turn.half_size_bytes) + 3}" y="22">n_1/2 ${bytes(turn.half_size_bytes)}</text>` : "";
+  const ticks = [2 ** 10, 2 ** 20, 2 ** 30].map((v) => `<text x="${x(v)}" y="186" text-anchor="middle">${bytes(v)}</text>`).join("");
+  $("reduce").innerHTML = svg(400, 190, `${half}${ticks}<text x="4" y="${y(high) + 4}">${time(high)}</text><text x="4" y="166">${time(low * 1.5)}</text>` +
+    `<polyline fill="none" stroke="var(--accent)" stroke-width="1.5" points="${sizes.map((v, i) => x(v) + "," + y(turn.times_s[i])).join(" ")}"/>` +
+    `<line x1="${x(message)}" x2="${x(message)}" y1="12" y2="170" stroke="#D55E00" stroke-width="2"/><text x="${x(message) + 4}" y="164" class="strong">${bytes(message)} at batch ${three(batch)}</text>`,
+    `all-reduce over ${turn.tp} GPUs, ${turn.kind}`) + `<p class="quiet">TP${turn.tp}, ${turn.kind}.</p>`;
+}
+function map(found, batch) {
+  const part = (word) => BINDING[word] ?? word;
+  const seen = [...new Set(found.layouts.flatMap((each) => each.binding.map(part)))];
+  $("map").innerHTML = `<div class="key">${seen.map((each) => `<span><i style="background:${COLOURS[each]}"></i>${NAMES[each]}</span>`).join("")}</div>` +
+    `<div class="scroll"><table class="heat"><tr><th></th>${found.batches.map((each) => `<th scope="col"${each === batch ? " class='strong'" : ""}>${each}</th>`).join("")}</tr>` +
+    found.layouts.map((each) => `<tr><th scope="row">${each.layout}</th>${each.binding.map((word, i) => {
+      const out = each.fits_memory[i] === "no";
+      return `<td style="background:${out ? "transparent" : COLOURS[part(word)]}" title="${each.layout}, batch ${found.batches[i]}: ${out ? "does not fit" : NAMES[part(word)]}"></td>`; }).join("")}</tr>`).join("") + "</table></div>";
+}
+function savings(best) {
+  const most = Math.max(...best.savings.map((each) => each.share), 1e-9);
+  return `<section class="card"><h2>What would save time at batch ${three(best.batch)}${best.fastest ? ", " + best.fastest : ""}</h2>` +
+    best.savings.filter((each) => each.share > 1e-4).slice(0, 7).map((each) => `<div class="save${each.told ? "" : " faint"}" title="${each.told ? "" : "within the model's error"}"><span>${escaped(each.name)}</span><span>${three(100 * each.share)} %</span><span class="track"><b style="width:${100 * each.share / most}%"></b></span></div>`).join("") + "</section>";
+}
+function numbers(rows) {
+  const keys = ["layout", "batch", "step_s", "low_s", "high_s", "tpot_s", "tokens_per_s_per_user", "tokens_per_s_per_gpu", "weights_s", "experts_s", "kv_s", "compute_s", "launch_s", "collective_fixed_s", "collective_transfer_s", "hand_over_s", "prefill_s", "memory_bytes", "fits_memory", "kind"];
+  $("numbers").innerHTML = `<tr>${keys.map((key) => `<th scope="col">${key}</th>`).join("")}</tr>` +
+    rows.map((row) => `<tr>${keys.map((key) => `<td data-key="${key}" data-value="${escaped(row[key])}">${typeof row[key] === "number" ? Number(row[key].toPrecision(6)) : escaped(row[key])}</td>`).join("")}</tr>`).join("");
+}
+// ---- beginning
+function listen() {
+  const soon = () => { label(); clearTimeout(timer); timer = setTimeout(update, 15); };
+  form.addEventListener("input", soon);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.on.addEventListener("change", machine);
+  form.model.addEventListener("change", soon);
+  $("reset").addEventListener("click", () => { for (const slider of form.querySelectorAll("[data-path]")) slider.value = 0; update(); });
+  $("copy").addEventListener("click", async () => { try { await navigator.clipboard.writeText(command()); $("copy").textContent = "Copied"; } catch { $("word").textContent = command(); } });
+  $("extra").querySelector("input").addEventListener("change", update);
+  $("drop").querySelector("input").addEventListener("change", (event) => dropped(event.target.files[0]));
+  $("drop").addEventListener("dragover", (event) => event.preventDefault());
+  $("drop").addEventListener("drop", (event) => { event.preventDefault(); dropped(event.dataTransfer.files[0]); });
+  document.addEventListener("mouseover", (event) => { const word = event.target.closest?.("[data-word]")?.dataset.word; if (word) $("word").textContent = `${word}: ${names.words[word] ?? ""}`; });
+}
+// The catalogue's own machine, which the sliders multiply.
+async function machine() {
+  const plain = new URLSearchParams({model: form.model.value, on: form.on.value, tp: "1", batch: "1"});
+  try {
+    base = Object.fromEntries((await fetched("panel?" + plain)).sliders.map((each) => [each.path, each.value]));
+  } catch (error) { $("problem").textContent = error.message; }
+  await update();
+}
+async function begin() {
+  names = await fetched("names");
+  const fill = (name, list) => { form[name].innerHTML = list.map((each) => `<option>${escaped(each)}</option>`).join(""); };
+  fill("model", names.models); fill("on", names.systems); fill("engine", names.engines);
+  $("sliders").insertAdjacentHTML("beforeend", Object.entries(names.sliders).map(([path, name]) =>
+    `<label>${escaped(name)} <span class="value"></span><input type="range" data-path="${path}" min="-4" max="4" step="0.125" value="0" list="middle"></label>`).join("") + '<datalist id="middle"><option value="0"></option></datalist>');
+  $("tabs").innerHTML = Object.entries(TABS).map(([key, name]) => `<button type="button" data-tab="${key}">${name}</button>`).join("");
+  $("tabs").addEventListener("click", (event) => { const chosen = event.target.dataset.tab; if (chosen) { tab = chosen; $("extra").querySelector("input").value = EXTRA[tab] ?? ""; update(); } });
+  restore();
+  $("extra").querySelector("input").value = EXTRA[tab] ?? "";
+  listen();
+  await machine();
+  document.body.dataset.ready = "yes";
+}
+begin();

@@ -1,0 +1,110 @@
+"""`nhalf tune`: which path a library should take for a model's messages, and the files that make it do so."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nhalf.cli import flags, next_command, output_formats
+from nhalf.cli.help_pages import Grouped
+from nhalf.errors import InputError
+from nhalf.files.reading import read_json
+from nhalf.files.writing import write_text
+from nhalf.report import tune as report
+from nhalf.report.view import View, write_brief
+from nhalf.tune import tuning
+from nhalf.tune.check import per_token, won
+
+if TYPE_CHECKING:
+    from nhalf.report.canvas import Canvas
+    from nhalf.report.tune import Tuned
+    from nhalf.report.view import Brief
+
+
+@click.command(cls=Grouped)
+@click.argument("model", required=False)
+@click.option(
+    "--logs", "logs", multiple=True, metavar="PATH=LOG", help="A forced run: tree/ll=LOG, default=LOG; or a CSV."
+)
+@click.option("-o", "--output", "folder", metavar="DIR", help="Where the files go: a folder that does not exist yet.")
+@click.option(
+    "--check", "checks", metavar="DIR", help="What the choices in DIR won: --logs default=LOG, --logs tuned=LOG."
+)
+@flags.inputs("tune")
+@output_formats.option
+def tune(model: str | None, *, logs: tuple[str, ...], folder: str | None, checks: str | None, **given: Any) -> None:  # noqa: ANN401  click's flags
+    """Choose the path of each size of MODEL's collectives, and write what NCCL and engines load.
+
+    Choices come from runs with a forced algorithm and protocol; without any, from the laws, which is said. A path is
+    chosen only where it wins more than the noise; everything else is left to the library.
+    """
+    if checks is not None:
+        _check(Path(checks), logs)
+        return
+    if model is None:
+        raise InputError("the model is missing", where="MODEL", do="nhalf tune llama-3.1-70b --on h100-sxm --tp 16")
+    found = tuning.tuned(flags.request(model, given), logs)
+    written = _written(found, Path(folder)) if folder else {}
+    answer = report.Tuned(
+        model=found.scenario.transformer.name, system=found.scenario.system.name, choices=found.choices,
+        messages=found.messages, sweeps=found.sweeps, files=[*written], defaults=found.defaults,
+        notes=[*found.warnings, *_notes(found), *([found.refused] if folder and found.refused else [])],
+    )  # fmt: skip
+    if folder:
+        for name, text in written.items():
+            write_text(Path(folder) / name, text)
+        write_text(Path(folder) / tuning.RECORD, f"{json.dumps(report.document(answer), indent=2)}\n")
+    _show(answer, folder)
+
+
+def _written(found: tuning.Found, folder: Path) -> dict[str, str]:
+    """Return the files to write, by name; a folder that holds something is not added to."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(
+            "the folder holds something already", where="-o", do="name a new folder: old choices would stay"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return tuning.files(found, str(folder.resolve()))
+
+
+def _notes(found: tuning.Found) -> list[str]:
+    """Return what the choices can act on, and how sure a choice must be."""
+    own = found.own_kernels()
+    return [
+        *(report.acts_on(own) if own is not None else ()),
+        *(report.noise(each, share) for each, share in found.margins()),
+    ]
+
+
+def _show(answer: Tuned, folder: str | None) -> None:
+    """Show the answer in the form that is asked for."""
+    after = (
+        f"sh {folder}/measure.sh" if folder and answer.acting else next_command.command("tune", {"--output": "tuned"})
+    )
+
+    def first() -> Brief:
+        return report.brief(answer, next_command=after)
+
+    def detail(canvas: Canvas) -> None:
+        write_brief(first(), canvas)
+
+    output_formats.show(View(document=lambda: report.document(answer), rows="choices", brief=first, detail=detail))
+
+
+def _check(folder: Path, logs: tuple[str, ...]) -> None:
+    """Say what was won."""
+    record = read_json(folder / tuning.RECORD)
+    found = won(logs)
+    tokens = per_token(found, record.get("messages", []))
+
+    def first() -> Brief:
+        tuned = [word.partition("=")[2] for word in logs if word.startswith("tuned=")]
+        after = shlex.join(["nhalf", "fit", *tuned, "-o", "mycluster.toml"])
+        return report.brief_of_check(found, tokens, next_command=after)
+
+    output_formats.show(View(document=lambda: report.checked(found, tokens), rows="sizes", brief=first,
+                             detail=lambda canvas: write_brief(first(), canvas)))  # fmt: skip

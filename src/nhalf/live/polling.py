@@ -1,0 +1,106 @@
+"""Polling: servers and dumps are scraped at once, each within its time, and what comes goes to their watches."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as LateError
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from nhalf.live.reading import reading, served_model
+from nhalf.live.scrape import TIMEOUT_S, GapError, fetch
+from nhalf.live.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nhalf.live.reading import Reading
+    from nhalf.live.scrape import Target
+
+MOST_TARGETS: Final = 256
+_AT_ONCE: Final = 32
+_SMALL: Final = 256 * 1024
+"""The largest page `/v1/models` that is taken [bytes]."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Poll:
+    """Watches over some targets; dumps of inspectors go to all of them, for they are of the same job."""
+
+    targets: Sequence[Target]
+    every: float
+    timeout_s: float = TIMEOUT_S
+    clock: Callable[[], float] = time.time
+    watches: dict[str, Watch] = field(default_factory=dict)
+    dumps: set[str] = field(default_factory=set)
+    _late: dict[str, Future[tuple[float, str]]] = field(default_factory=dict)
+    _workers: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with a watch for each target."""
+        self._workers = ThreadPoolExecutor(max_workers=min(len(self.targets), _AT_ONCE), thread_name_prefix="scrape")
+        for each in self.targets:
+            self.watches[each.name] = Watch(name=each.name, every=self.every)
+
+    def scrape(self) -> None:
+        """Scrape every target once; one that is still busy with the last scrape has a gap."""
+        end = time.monotonic() + self.timeout_s + 1.0
+        for each in self.targets:
+            if each.name not in self._late:
+                self._late[each.name] = self._workers.submit(self._fetched, each)
+        for each in self.targets:
+            self._take(each, self._late[each.name], max(end - time.monotonic(), 0.0))
+
+    def _fetched(self, wanted: Target) -> tuple[float, str]:
+        """Return when a page was asked for, and its text: counters are of about that moment."""
+        at = self.clock()
+        return at, fetch(wanted, self.timeout_s)
+
+    def _take(self, wanted: Target, coming: Future[tuple[float, str]], patience: float) -> None:
+        """Hand what comes to its watch."""
+        watch = self.watches[wanted.name]
+        try:
+            at, text = coming.result(timeout=patience)
+        except LateError:
+            watch.miss(self.clock(), "its name or its answer takes longer than a scrape may")
+            return
+        except GapError as error:
+            watch.miss(self.clock(), str(error))
+            self._late.pop(wanted.name)
+            return
+        self._late.pop(wanted.name)
+        found = reading(text, at)
+        if found is None:
+            watch.miss(at, "its page holds no metrics that are known")
+        elif found.calls is not None:
+            self._timed(wanted.name, found)
+        else:
+            watch.take(found)
+
+    def _timed(self, name: str, found: Reading) -> None:
+        """Hand timed collectives to every server's watch."""
+        self.dumps.add(name)
+        for watch in self.servers():
+            if found.calls is not None and found.calls.ops:
+                watch.calls.append((found.at, found.calls))
+
+    def servers(self) -> list[Watch]:
+        """Return the watches over servers, those of dumps left out."""
+        return [watch for name, watch in self.watches.items() if name not in self.dumps]
+
+    def served(self, name: str) -> str:
+        """Return the model that a server says it serves, by its metrics or its page `/v1/models`; else nothing."""
+        wanted = next((each for each in self.targets if each.name == name), None)
+        if wanted is not None and wanted.file is None:
+            try:
+                if found := served_model(fetch(wanted.at("/v1/models"), min(self.timeout_s, 2.0), _SMALL)):
+                    return found
+            except GapError:
+                pass
+        last = self.watches[name].last
+        return last.model if last is not None else ""
+
+    def close(self) -> None:
+        """Let go of the threads; what still waits ends by its own time limit."""
+        self._workers.shutdown(wait=False, cancel_futures=True)

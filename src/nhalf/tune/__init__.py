@@ -1,0 +1,1 @@
+"""Tune: which path a library should take for each size of a model's messages, and the files that make it do so."""
