@@ -123,7 +123,7 @@ class Lawful(Simulated):
 
 
 def test_every_claim_is_predicted_before_it_is_seen_and_comes_as_predicted() -> None:
-    tried = Lab(Lawful(), 4)  # type: ignore[arg-type]
+    tried = Lab(Lawful(), 4)
     claims = list(tried.claims())
     assert len(claims) == 8
     for claim in claims:
@@ -143,7 +143,7 @@ def test_every_claim_is_predicted_before_it_is_seen_and_comes_as_predicted() -> 
 
 
 def test_claims_do_not_hold_where_a_link_does_not_change_and_tokens_that_differ_are_told() -> None:
-    tried = Lab(Lawful(deaf=True, uneven=True), 4)  # type: ignore[arg-type]
+    tried = Lab(Lawful(deaf=True, uneven=True), 4)
     held = {claim.name: claim.holds for claim in tried.claims()}
     assert [name for name, holds in held.items() if not holds] == [
         "n_1/2 of t = alpha + n/beta is found back", "batch 1: latency pays, bandwidth does not",
