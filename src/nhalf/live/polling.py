@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from nhalf.live.reading import Reading
     from nhalf.live.scrape import Target
 
-MOST_TARGETS: Final = 256
 _AT_ONCE: Final = 32
 _SMALL: Final = 256 * 1024
 """The largest page `/v1/models` that is taken [bytes]."""
