@@ -28,6 +28,8 @@ TIMEOUT_S: Final = 5.0
 """How long a scrape may take in all [s]."""
 _OK: Final = 200
 _CHUNK: Final = 65_536
+_TAIL_BYTES: Final = 2 * 2**20
+"""What is read of a file, from its end [bytes]: some thousand records of an inspector, which many ranks write."""
 _MOST_TARGETS: Final = 256
 
 
@@ -100,7 +102,7 @@ def fetch(wanted: Target, timeout_s: float = TIMEOUT_S, largest: int = LARGEST_B
     """
     if wanted.file is not None:
         try:
-            return read_tail(wanted.file, largest)
+            return read_tail(wanted.file, min(largest, _TAIL_BYTES))
         except InputError as error:
             raise GapError(error.what) from error
     make = http.client.HTTPSConnection if wanted.secure else http.client.HTTPConnection
