@@ -14,7 +14,7 @@ from nhalf.loading.planning import SEARCHED, Limits, named, planned
 from nhalf.report import plan as report
 from nhalf.report import plan_brief
 from nhalf.report import plan_several as several
-from nhalf.report.plan_document import document
+from nhalf.report.plan import document
 from nhalf.report.plan_words import require_answer
 from nhalf.report.view import View
 

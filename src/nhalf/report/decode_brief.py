@@ -361,7 +361,7 @@ def floor_line(count: int, each_s: float, kept: float = 1.0) -> str:
     return f"{text}: under {rate} tokens/s on any link."
 
 
-def batch_line(row: Row, found: Crossover) -> str:
+def batch_line(row: Point, found: Crossover) -> str:
     """Return the batch from which bytes outweigh latency, and that from which twice the bandwidth saves 5 %."""
     text = f"Bytes outweigh latency from batch {found.batch_at_double_floor:.0f}"
     return f"{text}; {pays_text(row.scenario)}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.decide.link_share import exchanged
+from nhalf.decide.comparison import exchanged
 from nhalf.report import decode_notes, decode_parts
 from nhalf.report.decode_brief import said
 from nhalf.report.document import datum, envelope, of, taken, term, whole

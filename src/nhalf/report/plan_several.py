@@ -9,7 +9,7 @@ from nhalf.decide.layouts import name
 from nhalf.decide.option import ANOTHER_STACK
 from nhalf.report.document import envelope
 from nhalf.report.fields import count
-from nhalf.report.plan_document import body
+from nhalf.report.plan import body
 from nhalf.report.plan_words import GOALS, apart, defaults_of, judgement, limits, number, rule_of_thumb, verdict
 from nhalf.report.view import percent
 from nhalf.report.words import joined

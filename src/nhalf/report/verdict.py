@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nhalf import units
+from nhalf.decide.comparison import exchanged
 from nhalf.decide.levers import of_links
-from nhalf.decide.link_share import exchanged
 from nhalf.report import fields
 from nhalf.report.view import percent
 from nhalf.report.words import joined, whole
