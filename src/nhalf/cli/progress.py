@@ -111,7 +111,7 @@ class SweepProgress:
 
 @contextlib.contextmanager
 def reading() -> Iterator[Callable[[str], None] | None]:
-    """Give what tells of each file that was read, on a line that is wiped at the end; None where there is no terminal."""
+    """Give what tells of each file that was read, on a line that is wiped at the end; None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
