@@ -10,13 +10,12 @@ from nhalf.decide.layouts import name
 from nhalf.decide.requests import waits
 from nhalf.engines.served import PLACEHOLDER
 from nhalf.predict.routed import measured_ways
-from nhalf.report.decode_brief import assumed, span
 from nhalf.report.fields import count, waits_line
 from nhalf.report.plan import Asked, served
 from nhalf.report.plan_several import comparison
 from nhalf.report.plan_words import GOALS, judgement, limits, tenths, token_columns, verdict, wins_apart
 from nhalf.report.view import Bars, Brief, percent
-from nhalf.report.words import COSTS
+from nhalf.report.words import COSTS, assumed, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,9 @@ from nhalf.decide.little import finished_per_s
 from nhalf.decide.regime import TIE
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.quantiles import Z80, normal_below
-from nhalf.report.decode_brief import span
 from nhalf.report.fields import count
 from nhalf.report.view import percent
-from nhalf.report.words import COSTS, counted, joined
+from nhalf.report.words import COSTS, counted, joined, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
