@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nhalf.catalog import files, listing, overlay, resolve, store
-from nhalf.decide.hierarchy import ladder
+from nhalf.decide.ladder import hierarchy
 from nhalf.errors import InputError
 from nhalf.fabric import Topology
 from nhalf.loading import load
@@ -169,7 +169,7 @@ def test_curves_of_the_same_node_are_shared_under_their_own_name() -> None:
 
 
 def test_the_ladder_reaches_from_registers_to_the_wide_area() -> None:
-    rungs = ladder(listing.rungs())
+    rungs = hierarchy(listing.rungs())
     assert (rungs[0].name, rungs[-1].name) == ("registers", "ocean")
     assert len(rungs) >= 12
     assert rungs[0].latency_orders == rungs[0].bandwidth_orders == 0.0

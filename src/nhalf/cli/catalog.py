@@ -7,7 +7,7 @@ import click
 from nhalf.catalog import listing
 from nhalf.cli import output, output_formats
 from nhalf.cli.help_pages import Grouped
-from nhalf.decide.hierarchy import ladder
+from nhalf.decide.ladder import hierarchy
 from nhalf.report import catalog as report
 
 
@@ -27,7 +27,7 @@ def catalog(kind: str | None, name: str | None) -> None:
     meant = None if kind is None else listing.kind_of(kind)
     listed = listing.entries(meant, name)
     yours = listing.yours()
-    rungs = ladder(listing.rungs()) if meant == "hierarchy" and name is None else []
+    rungs = hierarchy(listing.rungs()) if meant == "hierarchy" and name is None else []
     if output_formats.write(lambda: report.document(listed, yours=yours, rungs=rungs), report.rows):
         return
     canvas = output.canvas()

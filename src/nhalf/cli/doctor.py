@@ -39,7 +39,7 @@ def doctor(logs: tuple[str, ...], limits: tuple[str, ...], junit: str | None, **
     tripped, unknown = judged(found, limits)
     fits = found.normal is True and bool(found.readings)
     after = (
-        next_command.command("fit", {"--fail-if": None})
+        next_command.command("fit", {"--fail-if": None, "--like": found.system})
         if fits
         else next_command.command("doctor", {"--detail": True, **_NOT_AGAIN})
     )
@@ -63,5 +63,7 @@ def doctor(logs: tuple[str, ...], limits: tuple[str, ...], junit: str | None, **
         raise unknown
     if found.normal is None and not found.named and not limits:
         raise WeakEvidenceError(
-            "nothing could be compared", where=", ".join(logs), do="name the machine with --on SYSTEM"
+            "it holds no time to compare",
+            where=", ".join(logs),
+            do="add the log of a benchmark, and name the machine with --on",
         )

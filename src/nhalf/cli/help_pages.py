@@ -1,4 +1,4 @@
-"""Help: the options of a command in groups, the rare ones last, and two examples; the questions of a bare `nhalf`."""
+"""Help: the options of a command in groups, the rare ones last, and two examples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUPS: Final = {
         "--on", "--engine", "--library", "--mode", "--measured", "--links", "--stack", "--anchor", "--set", "--nodes",
     ),
     "Output": ("--output", "--junit", "--detail", "--explain", "--save", "--json", "--csv", "--md", "--all",
-               "--serve", "--alerts", "--learn", "--help"),
+               "--serve", "--alerts", "--learn", "--bind", "--port", "--help"),
 }  # fmt: skip
 """The groups of options in the order of a help page; what is in none of them is rare and comes last."""
 EXAMPLES: Final = {
@@ -81,39 +81,11 @@ EXAMPLES: Final = {
         "nhalf tune --check tuned --logs default=a.log --logs tuned=b.log",
     ),
     "topo": ("nvidia-smi topo -m | nhalf topo -", "nhalf topo matrix.txt --on h100-sxm -o mycluster.toml"),
+    "app": ("nhalf app", "nhalf app --on mycluster.toml --port 0"),
     "explain": ("nhalf explain crossover", "nhalf explain"),
     "catalog": ("nhalf catalog systems", "nhalf catalog model llama-3.1-70b"),
 }
 """Two command lines of each command."""
-QUESTIONS: Final = (
-    ("Is TP over more GPUs worth it?", "nhalf decode MODEL --on SYSTEM"),
-    ("Which layout for my GPUs and limit?", "nhalf plan MODEL --on SYSTEM --gpus 16"),
-    ("Faster NICs, NVLink or HBM?", "nhalf buy MODEL --on SYSTEM"),
-    ("Is my cluster normal?", "nhalf doctor nccl-tests.log"),
-    ("Who slows my run down?", "nhalf trace profiles/"),
-)
-"""What people come with, and the command that answers."""
-_ROOMS: Final = (
-    ("predict", "decode  plan  buy  whatif  compare  crossover  sweep"),
-    ("measure", "measure  lab  fit  doctor  topo  trace  live  tune  lint"),
-    ("your data", "predict  validate  calibrate"),
-    ("look up", "link  collective  simulate  catalog  explain"),
-)
-
-
-def welcome() -> str:
-    """Return what a bare `nhalf` says."""
-    wide = max(len(question) for question, _ in QUESTIONS)
-    asked = [f"  {question:<{wide}}  {command}" for question, command in QUESTIONS]
-    rooms = [f"{room:<11} {commands}" for room, commands in _ROOMS]
-    return "\n".join(
-        [
-            "nhalf says what the network costs your LLM, and what would change it.", "", "Which question is yours?",
-            *asked, "", *rooms, "",
-            "nhalf help COMMAND shows its options and two examples. nhalf explain WORD",
-            "says what a word means. nhalf --help lists every command.", "",
-        ]
-    )  # fmt: skip
 
 
 class Grouped(click.Command):

@@ -9,7 +9,7 @@ import click
 
 from nhalf.cli import next_command, output, output_formats
 from nhalf.cli.flags import LIBRARY
-from nhalf.cli.simulate_progress import Progress
+from nhalf.cli.progress import Progress
 from nhalf.decide import pacing, straggler_remedies
 from nhalf.loading.simulated_loop import LoopStudy, loop_study
 from nhalf.report import simulate_decode as report

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nhalf.cli import output, output_formats
+from nhalf.cli.progress import Progress
 from nhalf.cli.simulate_next import next_commands
-from nhalf.cli.simulate_progress import Progress
 from nhalf.decide.agreement import Outcome, outcome
 from nhalf.decide.skewed import spread
 from nhalf.errors import InputError

@@ -11,8 +11,8 @@ import click
 
 from nhalf.cli import flags, next_command, output, output_formats, page_file
 from nhalf.cli.help_pages import Grouped
+from nhalf.cli.progress import SweepProgress
 from nhalf.cli.quantities import Count
-from nhalf.cli.sweep_progress import Progress
 from nhalf.cli.sweep_table import Nothing, Standard, check_room, files_of
 from nhalf.decide import workers
 from nhalf.decide.grid import TASK_POINTS, Tally
@@ -65,7 +65,7 @@ def sweep(model: str, texts: tuple[str, ...], files: tuple[str, ...], **given: A
     if file not in ("", "-"):
         check_room(Path(file), grid.points)
     written = Rows(Standard() if file == "-" else sweep_file.writer(Path(file)) if file else Nothing())
-    progress = Progress(grid.points)
+    progress = SweepProgress(grid.points)
     try:
         with contextlib.closing(_answers(grid, given)) as answered:
             for task, answers in answered:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @click.command(cls=Grouped)
 @click.argument("model", required=False)
 @click.option(
-    "--logs", "logs", multiple=True, metavar="PATH=LOG", help="A forced run: tree/ll=LOG, default=LOG; or a CSV."
+    "--logs", "logs", multiple=True, metavar="PATH=LOG", help="A forced run: tree/ll=LOG, default=LOG; a CSV; a folder."
 )
 @click.option("-o", "--output", "folder", metavar="DIR", help="Where the files go: a folder that does not exist yet.")
 @click.option(
@@ -101,7 +102,9 @@ def _check(folder: Path, logs: tuple[str, ...]) -> None:
     tokens = per_token(found, record.get("messages", []))
 
     def first() -> Brief:
-        return report.brief_of_check(found, tokens)
+        tuned = [word.partition("=")[2] for word in logs if word.startswith("tuned=")]
+        after = shlex.join(["nhalf", "fit", *tuned, "-o", "mycluster.toml"])
+        return report.brief_of_check(found, tokens, next_command=after)
 
     output_formats.show(View(document=lambda: report.checked(found, tokens), rows="sizes", brief=first,
                              detail=lambda canvas: write_brief(first(), canvas)))  # fmt: skip

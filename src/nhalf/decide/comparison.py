@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from nhalf.breakdown import weighted_parts
 from nhalf.collective import Op, Routed
 from nhalf.decide.levers import Lever, elasticities, levers
 from nhalf.decide.regime import Crossover, best, crossover
@@ -17,7 +18,7 @@ from nhalf.decide.requests import Waits, waits
 from nhalf.errors import NoAnswerError
 from nhalf.layout import Group
 from nhalf.points import Point, points
-from nhalf.predict.communication import collective, measured_curve
+from nhalf.predict.communication import COLLECTIVES, LINK_BYTES, collective, measured_curve
 from nhalf.predict.exchange import exchanges
 from nhalf.predict.layer import tokens
 from nhalf.predict.prefill import predicted
@@ -25,9 +26,9 @@ from nhalf.predict.routed import PROMPT, STEP, curve_for
 from nhalf.predict.transfer import kv_transfer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from nhalf.breakdown import Term
+    from nhalf.breakdown import Quantity, Term
     from nhalf.curve import MeasuredCurve
     from nhalf.link import Link
     from nhalf.scenario import Scenario
@@ -194,3 +195,40 @@ def split(scenario: Scenario) -> Split:
     times = [float(np.mean(collective(scenario, Op.ALL_REDUCE, each.group, each.size).value)) for each in (found, node)]
     count = float(np.mean(found.count.value))
     return Split(nodes=found.group.span(fabric).nodes, across_s=times[0], inside_s=times[1], count=count)
+
+
+_PREFILL: Final = "prefill"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchanged:
+    """Times [s] of one step: `link_bytes_s` is what its links take for bytes, which a wider link shortens.
+
+    `prefill_s` is what the collectives of arriving requests take, which the column of prefills holds.
+    """
+
+    link_bytes_s: float
+    prefill_s: float
+
+
+def exchanged(step: Term) -> Exchanged:
+    """Return what a step exchanges over its links, and what the prefills in it exchange."""
+    leaves = list(_leaves(step, 1.0, inside=False))
+    return Exchanged(
+        link_bytes_s=sum(_s(leaf, weight) for leaf, weight, inside in leaves if not inside and leaf.name == LINK_BYTES),
+        prefill_s=sum(_s(leaf, weight) for leaf, weight, inside in leaves if inside),
+    )
+
+
+def _s(leaf: Term, weight: Quantity) -> float:
+    """Return what a leaf adds to its step [s]."""
+    return float(np.mean(weight * leaf.value))
+
+
+def _leaves(term: Term, weight: Quantity, *, inside: bool) -> Iterator[tuple[Term, Quantity, bool]]:
+    """Yield the terms of collectives with the weights by which they enter, and whether they are part of a prefill."""
+    if term.column in COLLECTIVES:
+        yield term, weight, inside
+    elif not term.column or term.column == _PREFILL:
+        for part, share in weighted_parts(term):
+            yield from _leaves(part, weight * share, inside=inside or term.column == _PREFILL)

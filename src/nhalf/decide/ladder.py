@@ -1,16 +1,18 @@
-"""A ladder: what a link charges for messages of rising size, and in which regime each is."""
+"""A ladder: what a link charges for messages of rising size; and the hierarchy of links, by orders of magnitude."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from nhalf.laws.point_to_point import hockney
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from nhalf.link import Link
+
 
 Regime: TypeAlias = Literal["latency", "bandwidth"]
 RUNGS_BYTES = tuple(float(2**power) for power in range(8, 31, 2))
@@ -47,3 +49,41 @@ def _point(link: Link, size_bytes: float, *, asked: bool) -> Point:
         effective_bandwidth_bytes_per_s=size_bytes / time_s if time_s > 0 else float(link.bandwidth_bytes_per_s),
         asked=asked,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """One rung: its two numbers, and how they stand to the first rung.
+
+    `latency_orders` and `bandwidth_orders` are decimal orders of magnitude from the first rung, slower and narrower
+    counted as positive.
+    """
+
+    name: str
+    latency_s: float
+    bandwidth_bytes_per_s: float
+    half_size_bytes: float
+    latency_orders: float
+    bandwidth_orders: float
+
+
+def hierarchy(links: Iterable[tuple[str, Link]]) -> list[Rung]:
+    """Return the rungs of named links, in their order; a link of no latency has no place on it and is left out."""
+    found: list[Rung] = []
+    for name, link in links:
+        latency_s, bandwidth = float(link.latency_s), float(link.bandwidth_bytes_per_s)
+        if latency_s <= 0:
+            continue
+        first_s, first = (found[0].latency_s, found[0].bandwidth_bytes_per_s) if found else (latency_s, bandwidth)
+
+        found.append(
+            Rung(
+                name=name,
+                latency_s=latency_s,
+                bandwidth_bytes_per_s=bandwidth,
+                half_size_bytes=float(link.half_size_bytes),
+                latency_orders=math.log10(latency_s / first_s),
+                bandwidth_orders=math.log10(first / bandwidth),
+            )
+        )
+    return found

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from nhalf.catalog.listing import Listed
     from nhalf.citation import Datum
-    from nhalf.decide.hierarchy import Rung
+    from nhalf.decide.ladder import Rung
     from nhalf.report.canvas import Canvas
 
 _FEW = 3
