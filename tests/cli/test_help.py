@@ -8,7 +8,8 @@ import pytest
 from tests.cli.command import invoke
 
 from nhalf.cli.group import COMMANDS
-from nhalf.cli.help_pages import EXAMPLES, GROUPS, QUESTIONS
+from nhalf.cli.help_pages import EXAMPLES, GROUPS
+from nhalf.cli.welcome import QUESTIONS
 
 RUN = [
     line

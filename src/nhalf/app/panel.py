@@ -11,7 +11,8 @@ from nhalf.decide.levers import levers
 from nhalf.decide.regime import TIE, crossover
 from nhalf.points import at_batches
 from nhalf.predict.communication import collective
-from nhalf.report.decode_brief import batch_line, floor_line
+from nhalf.report.crossover_brief import floor_line
+from nhalf.report.decode_brief import batch_line
 from nhalf.report.document import number
 from nhalf.report.fields import PARTS, record
 

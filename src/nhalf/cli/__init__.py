@@ -37,7 +37,7 @@ def nhalf(context: click.Context) -> None:
     Start with: nhalf decode llama-3.1-70b --on h100-sxm --tp 1,2,4,8,16 --batch 1 --weights fp8
     """
     if context.invoked_subcommand is None:
-        from nhalf.cli.help_pages import welcome
+        from nhalf.cli.welcome import welcome
 
         click.echo(welcome(), nl=False)
 

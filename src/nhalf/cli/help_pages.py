@@ -1,4 +1,4 @@
-"""Help: the options of a command in groups, the rare ones last, and two examples; the questions of a bare `nhalf`."""
+"""Help: the options of a command in groups, the rare ones last, and two examples."""
 
 from __future__ import annotations
 
@@ -86,35 +86,6 @@ EXAMPLES: Final = {
     "catalog": ("nhalf catalog systems", "nhalf catalog model llama-3.1-70b"),
 }
 """Two command lines of each command."""
-QUESTIONS: Final = (
-    ("Is TP over more GPUs worth it?", "nhalf decode MODEL --on SYSTEM"),
-    ("Which layout for my GPUs and limit?", "nhalf plan MODEL --on SYSTEM --gpus 16"),
-    ("Faster NICs, NVLink or HBM?", "nhalf buy MODEL --on SYSTEM"),
-    ("Is my cluster normal?", "nhalf doctor nccl-tests.log"),
-    ("Who slows my run down?", "nhalf trace profiles/"),
-)
-"""What people come with, and the command that answers."""
-_ROOMS: Final = (
-    ("predict", "decode  plan  buy  whatif  compare  crossover  sweep"),
-    ("measure", "measure  lab  fit  doctor  topo  trace  live  tune  lint"),
-    ("your data", "predict  validate  calibrate"),
-    ("look up", "app  link  collective  simulate  catalog  explain"),
-)
-
-
-def welcome() -> str:
-    """Return what a bare `nhalf` says."""
-    wide = max(len(question) for question, _ in QUESTIONS)
-    asked = [f"  {question:<{wide}}  {command}" for question, command in QUESTIONS]
-    rooms = [f"{room:<11} {commands}" for room, commands in _ROOMS]
-    return "\n".join(
-        [
-            "nhalf says what the network costs your LLM, and what would change it.", "", "Which question is yours?",
-            *asked, "", *rooms, "",
-            "nhalf help COMMAND shows its options and two examples. nhalf explain WORD",
-            "says what a word means. nhalf --help lists every command.", "",
-        ]
-    )  # fmt: skip
 
 
 class Grouped(click.Command):

@@ -9,13 +9,11 @@ import click
 from nhalf.cli import flags, output, output_formats, page_file, plan_next
 from nhalf.cli.help_pages import Grouped
 from nhalf.decide.candidates import GOALS
-from nhalf.errors import NoAnswerError
 from nhalf.loading.planning import SEARCHED, Limits, named, planned
 from nhalf.report import plan as report
 from nhalf.report import plan_brief
 from nhalf.report import plan_several as several
 from nhalf.report.plan import document
-from nhalf.report.plan_words import require_answer
 from nhalf.report.view import View
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ def plan(model: str | None, line: str | None, every: bool, pages: tuple[str, ...
     if any(each.plan.candidates for each in found):
         _write(plans, every, [each.price for each in found])
         page_file.write(pages, lambda: _page(plans))
-    _require_answer(plans)
+    several.require_answers(plans)
 
 
 def _asked(each: Planned) -> report.Asked:
@@ -105,26 +103,3 @@ def _page(plans: Sequence[Named]) -> Page:
     from nhalf.report.plan_page import page
 
     return page([(found, asked) for _, found, asked in plans], several.comparison(plans) if len(plans) > 1 else "")
-
-
-def _require_answer(plans: Sequence[Named]) -> None:
-    """Refuse plans none of which has an answer, with the nearest feasible point of each.
-
-    Raises
-    ------
-    InputError
-        There is no layout to look at.
-    NoAnswerError
-        No layout fits, or none holds the limits.
-    """
-    if any(found.chosen is not None for _, found, _ in plans):
-        return
-    refusals = []
-    for system, found, asked in plans:
-        try:
-            require_answer(found, system, asked.suggestion())
-        except NoAnswerError as error:
-            refusals.append(error)
-    if len(refusals) == 1:
-        raise refusals[0]
-    raise NoAnswerError("; ".join(str(refusal).rstrip(".") for refusal in refusals), where="nhalf plan")

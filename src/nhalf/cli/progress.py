@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import sys
 import threading
 import time
@@ -9,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nhalf.printable import shown
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Self
 
 
@@ -102,3 +107,16 @@ class SweepProgress:
         """Wipe the line."""
         if self.terminal:
             click.echo("\r\x1b[K", err=True, nl=False)
+
+
+@contextlib.contextmanager
+def reading() -> Iterator[Callable[[str], None] | None]:
+    """Give what tells of each file that was read, on a line that is wiped at the end; None without a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    count = itertools.count(1)
+    try:
+        yield lambda name: click.echo(f"\rread {next(count)} files, {shown(name)[:60]:<60}", nl=False, err=True)
+    finally:
+        click.echo("\r" + " " * 90 + "\r", nl=False, err=True)

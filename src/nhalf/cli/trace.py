@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +11,12 @@ import click
 from nhalf import units
 from nhalf.cli import output, output_formats
 from nhalf.cli.help_pages import Grouped
+from nhalf.cli.progress import reading
 from nhalf.cli.trace_next import next_commands
 from nhalf.decide.observed import fit_of
 from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.files.writing import write_text
 from nhalf.loading import tracing
-from nhalf.printable import shown
 from nhalf.report import cluster_file
 from nhalf.report import trace as report
 from nhalf.report.trace_brief import brief
@@ -102,18 +101,8 @@ def _compare(runs: tuple[str, str], options: Options) -> None:
 
 def _studied(names: list[str], options: Options) -> Study:
     """Return the study of one run, with a line of progress on a terminal."""
-    if not sys.stderr.isatty():
-        return study(names, options)
-    done: list[str] = []
-
-    def tell(name: str) -> None:
-        done.append(name)
-        click.echo(f"\rread {len(done)} files, {shown(name)[:60]:<60}", nl=False, err=True)
-
-    try:
+    with reading() as tell:
         return study(names, replace(options, progress=tell))
-    finally:
-        click.echo("\r" + " " * 90 + "\r", nl=False, err=True)
 
 
 def _write(result: Study, outputs: tuple[str, ...]) -> None:

@@ -8,9 +8,8 @@ from nhalf import units
 from nhalf.decide.option import SAME_STACK
 from nhalf.report.buy import why_nothing
 from nhalf.report.buy_words import MATTERS, THOUSAND, plain, ranked, unused_links
-from nhalf.report.decode_brief import assumed
 from nhalf.report.view import Brief, length, percent
-from nhalf.report.words import joined, link_name
+from nhalf.report.words import assumed, joined, link_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.decide.paired import pair
 from nhalf.report import fields
-from nhalf.report.decode_brief import assumed
 from nhalf.report.document import envelope, taken
 from nhalf.report.fields import record
 from nhalf.report.view import Brief, percent, whole_number
+from nhalf.report.words import assumed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from nhalf import units
+from nhalf.decide.levers import link_changes
+from nhalf.decide.regime import TIE
+from nhalf.points import points
 from nhalf.report.crossover import batch_of, leading, size_of
-from nhalf.report.decode_brief import brought, floor_line, pays_text
-from nhalf.report.view import Bars, Brief
-from nhalf.report.words import link_name
+from nhalf.report.view import Bars, Brief, whole_number
+from nhalf.report.words import brought, link_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +20,9 @@ if TYPE_CHECKING:
     from nhalf.decide.regime import Crossover, Turn
     from nhalf.loading import Default
     from nhalf.scenario import Scenario
+
+_BATCHES: Final = np.array(sorted({*np.geomspace(1, 4096, 200).round()}))
+"""Batches at which it is looked whether a wider link saves what the model can tell."""
 
 _MOST_ROWS = 10
 _WHERE = {"intra_node": "inside node", "inter_node": "across nodes", "inter_rack": "across racks"}
@@ -122,3 +129,31 @@ def _bars(rows: Sequence[Turn], *, several: bool) -> Bars:
         parts=[[each.batch_at_double_floor if each.batch_at_double_floor < float("inf") else 0.0] for each in found],
         remarks=["" if each.kind == "measured" else each.kind for each in found],
     )
+
+
+def floor_line(count: int, each_s: float, kept: float = 1.0) -> str:
+    """Return how long `count` all-reduces of a token take whatever the links carry, of which a step keeps `kept`."""
+    rate = whole_number(float(f"{kept / (count * each_s):.3g}"))
+    text = f"Floor: {count} all-reduces x {units.format_time(each_s)} = {1e3 * count * each_s:.2g} ms"
+    return f"{text}: under {rate} tokens/s on any link."
+
+
+def pays_text(scenario: Scenario) -> str:
+    """Return the batch from which on twice the bandwidth of the layout's link saves what the model can tell."""
+    span = scenario.system.fabric.span(scenario.layout.stage_devices)
+    batch = pays_from(scenario)
+    where = link_name(scenario.system, span.tier)
+    if batch is None:
+        return f"2x {where} never saves {100 * TIE:.0f} %"
+    return f"2x {where} saves {100 * TIE:.0f} % from batch {batch:.0f}"
+
+
+def pays_from(scenario: Scenario) -> float | None:
+    """Return the batch from which on twice the bandwidth of the layout's link saves what the model can tell."""
+    (_, path, factor), _ = link_changes(scenario.system.fabric.span(scenario.layout.stage_devices).tier)
+    base = scenario.having({"workload.batch": 1.0})
+    batches = {"workload.batch": _BATCHES}
+    before = points(base, batches).tpot_s
+    after = points(base, {**batches, path: base.value(path) * factor}).tpot_s
+    saves = np.flatnonzero(1 - after / before >= TIE)
+    return float(_BATCHES[saves[0]]) if len(saves) else None

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from nhalf import units
-from nhalf.decide.levers import link_changes, of_links
+from nhalf.decide.levers import of_links
 from nhalf.decide.regime import TIE
 from nhalf.engines import ENGINES
-from nhalf.loading.defaults import MEASURED
-from nhalf.points import points
 from nhalf.report import fields
-from nhalf.report.verdict import NOTHING, of_flips
-from nhalf.report.view import Bars, Brief, Saving, Tone, percent, whole_number
-from nhalf.report.words import joined, link_name, unit
+from nhalf.report.crossover_brief import floor_line, pays_text
+from nhalf.report.verdict import (
+    NOTHING,
+    faint,
+    of_flips,
+    said,
+)
+from nhalf.report.view import Bars, Brief, Saving, Tone, percent
+from nhalf.report.words import assumed, link_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,26 +25,11 @@ if TYPE_CHECKING:
     from nhalf.decide.regime import Crossover
     from nhalf.loading import Default
     from nhalf.points import Point
-    from nhalf.scenario import Scenario
 
 _MOST_ROWS: Final = 8
 _MOST_SAVINGS: Final = 5
 _NETWORK: Final = ("collective_fixed", "collective_transfer", "hand_over")
 _MEMORY: Final = ("weights", "experts", "kv", "compute")
-_BATCHES: Final = np.array(sorted({*np.geomspace(1, 4096, 200).round()}))
-"""Batches at which it is looked whether a wider link saves what the model can tell."""
-
-
-def said(comparison: Comparison) -> tuple[str, str]:
-    """Return the verdict on a comparison, and the number with its range."""
-    panels = comparison.panels
-    if len(panels) > 1:
-        flips = [] if _faint(panels) else of_flips(comparison)
-        return " ".join(flips) or _steady(panels), _beyond(panels)
-    [panel] = panels
-    if not panel.tied:
-        return _unfit(panel), ""
-    return _best(panel), " ".join([_range(panel.fastest), *_slower(panel), *_capped(panel)])
 
 
 def brief(comparison: Comparison, defaults: Sequence[Default], *, next_command: str) -> Brief:
@@ -96,7 +82,7 @@ def _several(comparison: Comparison, defaults: Sequence[Default], *, next_comman
         for panel in panels
     ]
     verdict, number = said(comparison)
-    weak = _weak(of_flips(comparison)) if _faint(panels) else []
+    weak = _weak(of_flips(comparison)) if faint(panels) else []
     return Brief(
         verdict=[verdict],
         number=number,
@@ -116,38 +102,6 @@ def _several(comparison: Comparison, defaults: Sequence[Default], *, next_comman
         assumed=assumed(rows[0], defaults, batch=False),
         next_command=next_command,
     )
-
-
-def _steady(panels: Sequence[Panel]) -> str:
-    """Return that one layout is the fastest in all panels, or which is where."""
-    names = {panel.fastest.layout_name for panel in panels if panel.tied}
-    if len(names) == 1:
-        rates = [fields.count(panel.fastest.tokens_per_s_per_user) for panel in panels if panel.tied]
-        what = "prompt tokens/s" if panels[0].fastest.prefills else "tokens/s per user"
-        return f"{next(iter(names))} is fastest at every load asked for: {joined(rates)} {what}."
-    told = [f"{panel.fastest.layout_name} at batch {panel.batch:g}" for panel in panels if panel.tied]
-    return f"Fastest: {', '.join(told)}." if told else "No layout fits in memory."
-
-
-def _beyond(panels: Sequence[Panel]) -> str:
-    """Return by how much the next larger layout is slower in each panel, where that is one layout on one system."""
-    found = []
-    for panel in panels:
-        most = max((row.layout.devices for row in panel.tied), default=0)
-        found += [(row, panel) for row in panel.rows if row.layout.devices > most and row.fits_memory != "no"][:1]
-    names = {row.layout_name for row, _ in found}
-    if len(names) != 1 or len({panel.system for panel in panels}) > 1 or len(found) < len(panels):
-        return ""
-    slower = [percent(row.tpot_s / panel.fastest.tpot_s - 1) for row, panel in found]
-    crosses = any(row.crosses_nodes and not panel.fastest.crosses_nodes for row, panel in found)
-    why = ": its all-reduces cross nodes" if crosses else ""
-    return f"{names.pop()} is {joined(slower)} slower{why}."
-
-
-def _faint(panels: Sequence[Panel]) -> bool:
-    """Tell whether no change of a link saves what the model can tell from nothing, on the one system asked for."""
-    gains = [lever.gain for panel in panels if panel.tied for pair in of_links(panel.levers) for lever in pair]
-    return len({panel.system for panel in panels}) == 1 and max(gains, default=0.0) < TIE
 
 
 def _weak(found: Sequence[str]) -> list[str]:
@@ -173,59 +127,6 @@ def _advice(panels: Sequence[Panel]) -> list[str]:
         told = ", ".join(f"{saving.name} {percent(saving.share)}" for saving in best)
         said.append(f"{where}: {told or 'no single change saves 5 %'}.")
     return said
-
-
-def _best(panel: Panel) -> str:
-    """Return which layout is the fastest, and how fast."""
-    row = panel.fastest
-    per = unit(row) if row.prefills else "token"
-    if row.prefills:
-        rate = f"{whole_number(round(row.tokens_per_s))} prompt tokens/s"
-    else:
-        rate = f"{fields.count(row.tokens_per_s_per_user)} tokens/s per user"
-    figure = f"{units.format_time(row.tpot_s)} per {per}, {rate}"
-    if len(panel.rows) == 1:
-        return f"{row.layout_name} takes {figure}."
-    tied = [each.layout_name for each in panel.tied if each is not row]
-    if tied:
-        return f"{row.layout_name} is fastest: {figure}; {joined(tied)} within {100 * TIE:.0f} %."
-    return f"{row.layout_name} is fastest: {figure}."
-
-
-def _range(row: Row) -> str:
-    return f"80 % range: {span(row.tpot_low_s, row.tpot_high_s)}."
-
-
-def span(low_s: float, high_s: float) -> str:
-    """Return a range of times with its unit once, where both ends have the same."""
-    low, high = units.format_time(low_s), units.format_time(high_s)
-    return f"{low.split()[0]} to {high}" if low.split()[1:] == high.split()[1:] else f"{low} to {high}"
-
-
-def _slower(panel: Panel) -> list[str]:
-    """Return by how much the next larger layout is slower, and why."""
-    most = max(row.layout.devices for row in panel.tied)
-    beyond = [row for row in panel.rows if row.layout.devices > most and row.fits_memory != "no"]
-    if not beyond:
-        return []
-    row = beyond[0]
-    why = ": its all-reduces cross nodes" if row.crosses_nodes and not panel.fastest.crosses_nodes else ""
-    return [f"{row.layout_name} is {percent(row.tpot_s / panel.fastest.tpot_s - 1)} slower{why}."]
-
-
-def _capped(panel: Panel) -> list[str]:
-    """Return how many sequences really run, where the KV cache has no room for all."""
-    row = panel.fastest
-    if row.running >= row.batch:
-        return []
-    return [f"The KV cache has room for {row.running:.0f} of {row.batch:g} sequences; the others wait."]
-
-
-def _unfit(panel: Panel) -> str:
-    """Return that nothing fits, and what is missing."""
-    row = min(panel.rows, key=lambda each: each.memory_bytes)
-    needed, usable = (fields.gigabytes(size) for size in (row.memory_bytes, row.memory.usable_bytes))
-    return f"Does not fit: {row.layout_name} needs {needed} GB per GPU, {usable} GB are usable."
 
 
 def _title(row: Row, *, batch: bool = True) -> str:
@@ -354,59 +255,7 @@ def _floor(comparison: Comparison, panel: Panel) -> list[str]:
     return [floor_line(blocks, found.floor_s, row.accepted_tokens), batch_line(row, found)]
 
 
-def floor_line(count: int, each_s: float, kept: float = 1.0) -> str:
-    """Return how long `count` all-reduces of a token take whatever the links carry, of which a step keeps `kept`."""
-    rate = whole_number(float(f"{kept / (count * each_s):.3g}"))
-    text = f"Floor: {count} all-reduces x {units.format_time(each_s)} = {1e3 * count * each_s:.2g} ms"
-    return f"{text}: under {rate} tokens/s on any link."
-
-
 def batch_line(row: Point, found: Crossover) -> str:
     """Return the batch from which bytes outweigh latency, and that from which twice the bandwidth saves 5 %."""
     text = f"Bytes outweigh latency from batch {found.batch_at_double_floor:.0f}"
     return f"{text}; {pays_text(row.scenario)}."
-
-
-def pays_text(scenario: Scenario) -> str:
-    """Return the batch from which on twice the bandwidth of the layout's link saves what the model can tell."""
-    span = scenario.system.fabric.span(scenario.layout.stage_devices)
-    batch = pays_from(scenario)
-    where = link_name(scenario.system, span.tier)
-    if batch is None:
-        return f"2x {where} never saves {100 * TIE:.0f} %"
-    return f"2x {where} saves {100 * TIE:.0f} % from batch {batch:.0f}"
-
-
-def pays_from(scenario: Scenario) -> float | None:
-    """Return the batch from which on twice the bandwidth of the layout's link saves what the model can tell."""
-    (_, path, factor), _ = link_changes(scenario.system.fabric.span(scenario.layout.stage_devices).tier)
-    base = scenario.having({"workload.batch": 1.0})
-    batches = {"workload.batch": _BATCHES}
-    before = points(base, batches).tpot_s
-    after = points(base, {**batches, path: base.value(path) * factor}).tpot_s
-    saves = np.flatnonzero(1 - after / before >= TIE)
-    return float(_BATCHES[saves[0]]) if len(saves) else None
-
-
-def assumed(row: Point, defaults: Sequence[Default], *, batch: bool = True) -> str:
-    """Return in one line what nobody stated."""
-    workload = row.scenario.workload
-    words = {
-        "--batch": "batch 1" if batch else "",
-        "--context": f"context {whole_number(float(np.mean(workload.context_tokens)))}",
-        "--kv": f"{workload.kv_dtype} KV cache",
-        "--weights": f"{workload.weight_dtype} weights",
-        "--engine": row.engine,
-        "--mode": "CUDA graphs" if row.scenario.stack.mode == "graph" else f"{row.scenario.stack.mode} mode",
-    }
-    told = [words[default.flag] for default in defaults if words.get(default.flag)]
-    return "; ".join([", ".join(told), *brought(defaults)])
-
-
-def brought(defaults: Sequence[Default]) -> list[str]:
-    """Return what cluster files and measured numbers brought, in short."""
-    return [
-        f"{default.flag.replace('--on', 'from').removeprefix('--')}: {default.value}"
-        for default in defaults
-        if default.flag.startswith(MEASURED)
-    ]

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.decide.comparison import exchanged
 from nhalf.report import decode_notes, decode_parts
-from nhalf.report.decode_brief import said
 from nhalf.report.document import datum, envelope, of, taken, term, whole
 from nhalf.report.fields import LAYOUT, record, waited
+from nhalf.report.verdict import said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

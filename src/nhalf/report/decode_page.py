@@ -14,7 +14,6 @@ from nhalf.decide.collective import flips, rows
 from nhalf.errors import InputError
 from nhalf.loading.collective import Asked, load
 from nhalf.predict.communication import collective, is_measured, measured_curve
-from nhalf.report.decode_brief import said
 from nhalf.report.fields import count, gigabytes
 from nhalf.report.figures import latency
 from nhalf.report.figures.algorithm import algorithms
@@ -24,6 +23,7 @@ from nhalf.report.figures.stacks import Stack, stacks
 from nhalf.report.figures.topology import topology
 from nhalf.report.figures.waterfall import waterfall
 from nhalf.report.page import Card, Page, Section, constants, meters, notes
+from nhalf.report.verdict import said
 from nhalf.report.words import joined, unit, whole
 
 if TYPE_CHECKING:

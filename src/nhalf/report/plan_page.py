@@ -10,7 +10,6 @@ from nhalf.decide.launch_lines import lines, switches
 from nhalf.decide.layouts import name
 from nhalf.decide.levers import elasticities, levers
 from nhalf.decide.regime import crossover
-from nhalf.report.decode_brief import span
 from nhalf.report.fields import count
 from nhalf.report.figures.pareto import Spot, pareto
 from nhalf.report.figures.regime import regime
@@ -28,7 +27,7 @@ from nhalf.report.plan_words import (
     verdict,
     why,
 )
-from nhalf.report.words import joined
+from nhalf.report.words import joined, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,10 +7,21 @@ from typing import TYPE_CHECKING, Any
 from nhalf import units
 from nhalf.decide.layouts import name
 from nhalf.decide.option import ANOTHER_STACK
+from nhalf.errors import NoAnswerError
 from nhalf.report.document import envelope
 from nhalf.report.fields import count
 from nhalf.report.plan import body
-from nhalf.report.plan_words import GOALS, apart, defaults_of, judgement, limits, number, rule_of_thumb, verdict
+from nhalf.report.plan_words import (
+    GOALS,
+    apart,
+    defaults_of,
+    judgement,
+    limits,
+    number,
+    require_answer,
+    rule_of_thumb,
+    verdict,
+)
 from nhalf.report.view import percent
 from nhalf.report.words import joined
 
@@ -131,3 +142,26 @@ def document(plans: Sequence[Named], *, every: bool) -> dict[str, Any]:
             "plans": [{key: value for key, value in each.items() if key != "rows"} for each in bodies],
         },
     )
+
+
+def require_answers(plans: Sequence[Named]) -> None:
+    """Refuse plans none of which has an answer, with the nearest feasible point of each.
+
+    Raises
+    ------
+    InputError
+        There is no layout to look at.
+    NoAnswerError
+        No layout fits, or none holds the limits.
+    """
+    if any(found.chosen is not None for _, found, _ in plans):
+        return
+    refusals = []
+    for system, found, asked in plans:
+        try:
+            require_answer(found, system, asked.suggestion())
+        except NoAnswerError as error:
+            refusals.append(error)
+    if len(refusals) == 1:
+        raise refusals[0]
+    raise NoAnswerError("; ".join(str(refusal).rstrip(".") for refusal in refusals), where="nhalf plan")

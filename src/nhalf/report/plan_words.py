@@ -13,15 +13,15 @@ from nhalf.decide.little import finished_per_s
 from nhalf.decide.regime import TIE
 from nhalf.errors import InputError, NoAnswerError
 from nhalf.quantiles import Z80, normal_below
-from nhalf.report.decode_brief import span
 from nhalf.report.fields import count
 from nhalf.report.view import percent
-from nhalf.report.words import COSTS, counted, joined
+from nhalf.report.words import COSTS, counted, joined, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.candidates import Choice
+    from nhalf.decide.pools import Pools
     from nhalf.decide.search import Plan, Rule
     from nhalf.loading import Default
     from nhalf.loading.launch import Launched
@@ -215,10 +215,28 @@ def apart(plan: Plan) -> str:
     )
     if chosen is None or plan.wish.goal == "latency":
         return f"{text}."
-    gain = found.per_gpu / chosen.tokens_per_s_per_gpu - 1
+    gain = _gain_apart(found, chosen)
     if abs(gain) <= TIE:
         return f"{text}. The model cannot tell that from both together."
     return f"{text}. That is {percent(abs(gain))} {'more' if gain > 0 else 'less'} than both together."
+
+
+def _gain_apart(found: Pools, chosen: Choice) -> float:
+    """Return how much more [1] each GPU gives with prefill and decode apart than with both together."""
+    return found.per_gpu / chosen.tokens_per_s_per_gpu - 1
+
+
+def wins_apart(plan: Plan) -> list[str]:
+    """Return which split into prefill and decode gives more than the chosen layout, where the model can tell."""
+    found, chosen = plan.pools, plan.chosen
+    if found is None or chosen is None or plan.wish.goal == "latency" or _gain_apart(found, chosen) <= TIE:
+        return []
+    sides = [
+        f"{side.replicas} x {name(replace(side.candidate.layout, replicas=1))}"
+        for side in (found.prefill, found.decode)
+    ]
+    gain = percent(_gain_apart(found, chosen))
+    return [f"Prefill and decode apart give {gain} more: {sides[0]} prefill, {sides[1]} decode (--pools)."]
 
 
 _EVEN: Final = 5

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 from nhalf import units
 from nhalf.decide.comparison import exchanged
 from nhalf.decide.levers import of_links
+from nhalf.decide.regime import TIE
 from nhalf.report import fields
-from nhalf.report.view import percent
-from nhalf.report.words import joined, whole
+from nhalf.report.view import percent, whole_number
+from nhalf.report.words import joined, span, unit, whole
 
 if TYPE_CHECKING:
-    from nhalf.decide.comparison import Comparison, Row
+    from collections.abc import Sequence
+
+    from nhalf.decide.comparison import Comparison, Panel, Row
+
+
 NOTHING = 0.001
 """A part of a step below this is not worth a word."""
 _APART = 2.0
@@ -98,3 +103,94 @@ def _without_peers(row: Row) -> str:
         return ""
     times = fields.count(float(f"{row.step_s / row.peers_s:.2g}"))
     return f"With peer access it would take {units.format_time(row.peers_s)}: this is {times} times as long."
+
+
+def said(comparison: Comparison) -> tuple[str, str]:
+    """Return the verdict on a comparison, and the number with its range."""
+    panels = comparison.panels
+    if len(panels) > 1:
+        flips = [] if faint(panels) else of_flips(comparison)
+        return " ".join(flips) or _steady(panels), _beyond(panels)
+    [panel] = panels
+    if not panel.tied:
+        return _unfit(panel), ""
+    return _best(panel), " ".join([_range(panel.fastest), *_slower(panel), *_capped(panel)])
+
+
+def _steady(panels: Sequence[Panel]) -> str:
+    """Return that one layout is the fastest in all panels, or which is where."""
+    names = {panel.fastest.layout_name for panel in panels if panel.tied}
+    if len(names) == 1:
+        rates = [fields.count(panel.fastest.tokens_per_s_per_user) for panel in panels if panel.tied]
+        what = "prompt tokens/s" if panels[0].fastest.prefills else "tokens/s per user"
+        return f"{next(iter(names))} is fastest at every load asked for: {joined(rates)} {what}."
+    told = [f"{panel.fastest.layout_name} at batch {panel.batch:g}" for panel in panels if panel.tied]
+    return f"Fastest: {', '.join(told)}." if told else "No layout fits in memory."
+
+
+def _beyond(panels: Sequence[Panel]) -> str:
+    """Return by how much the next larger layout is slower in each panel, where that is one layout on one system."""
+    found = []
+    for panel in panels:
+        most = max((row.layout.devices for row in panel.tied), default=0)
+        found += [(row, panel) for row in panel.rows if row.layout.devices > most and row.fits_memory != "no"][:1]
+    names = {row.layout_name for row, _ in found}
+    if len(names) != 1 or len({panel.system for panel in panels}) > 1 or len(found) < len(panels):
+        return ""
+    slower = [percent(row.tpot_s / panel.fastest.tpot_s - 1) for row, panel in found]
+    crosses = any(row.crosses_nodes and not panel.fastest.crosses_nodes for row, panel in found)
+    why = ": its all-reduces cross nodes" if crosses else ""
+    return f"{names.pop()} is {joined(slower)} slower{why}."
+
+
+def faint(panels: Sequence[Panel]) -> bool:
+    """Tell whether no change of a link saves what the model can tell from nothing, on the one system asked for."""
+    gains = [lever.gain for panel in panels if panel.tied for pair in of_links(panel.levers) for lever in pair]
+    return len({panel.system for panel in panels}) == 1 and max(gains, default=0.0) < TIE
+
+
+def _best(panel: Panel) -> str:
+    """Return which layout is the fastest, and how fast."""
+    row = panel.fastest
+    per = unit(row) if row.prefills else "token"
+    if row.prefills:
+        rate = f"{whole_number(round(row.tokens_per_s))} prompt tokens/s"
+    else:
+        rate = f"{fields.count(row.tokens_per_s_per_user)} tokens/s per user"
+    figure = f"{units.format_time(row.tpot_s)} per {per}, {rate}"
+    if len(panel.rows) == 1:
+        return f"{row.layout_name} takes {figure}."
+    tied = [each.layout_name for each in panel.tied if each is not row]
+    if tied:
+        return f"{row.layout_name} is fastest: {figure}; {joined(tied)} within {100 * TIE:.0f} %."
+    return f"{row.layout_name} is fastest: {figure}."
+
+
+def _range(row: Row) -> str:
+    return f"80 % range: {span(row.tpot_low_s, row.tpot_high_s)}."
+
+
+def _slower(panel: Panel) -> list[str]:
+    """Return by how much the next larger layout is slower, and why."""
+    most = max(row.layout.devices for row in panel.tied)
+    beyond = [row for row in panel.rows if row.layout.devices > most and row.fits_memory != "no"]
+    if not beyond:
+        return []
+    row = beyond[0]
+    why = ": its all-reduces cross nodes" if row.crosses_nodes and not panel.fastest.crosses_nodes else ""
+    return [f"{row.layout_name} is {percent(row.tpot_s / panel.fastest.tpot_s - 1)} slower{why}."]
+
+
+def _capped(panel: Panel) -> list[str]:
+    """Return how many sequences really run, where the KV cache has no room for all."""
+    row = panel.fastest
+    if row.running >= row.batch:
+        return []
+    return [f"The KV cache has room for {row.running:.0f} of {row.batch:g} sequences; the others wait."]
+
+
+def _unfit(panel: Panel) -> str:
+    """Return that nothing fits, and what is missing."""
+    row = min(panel.rows, key=lambda each: each.memory_bytes)
+    needed, usable = (fields.gigabytes(size) for size in (row.memory_bytes, row.memory.usable_bytes))
+    return f"Does not fit: {row.layout_name} needs {needed} GB per GPU, {usable} GB are usable."

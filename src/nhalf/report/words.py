@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from nhalf import units
 from nhalf.fabric import Topology
+from nhalf.loading.defaults import MEASURED
 from nhalf.predict.incast import COLLAPSE, WAIT_S
+from nhalf.report.view import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nhalf.loading import Default
     from nhalf.points import Point
     from nhalf.system import System
+
 
 INCAST: Final = (
     "so many nodes answer one root at once over TCP. Where that overruns a port of the switch (incast), a lost reply "
@@ -70,3 +77,33 @@ _IN_NODE: Final = {
     (Topology.TORUS, ("tpu",)): "ICI",
 }  # fmt: skip
 """What links inside a node are called, by how they hang together and by the architectures of the devices."""
+
+
+def span(low_s: float, high_s: float) -> str:
+    """Return a range of times with its unit once, where both ends have the same."""
+    low, high = units.format_time(low_s), units.format_time(high_s)
+    return f"{low.split()[0]} to {high}" if low.split()[1:] == high.split()[1:] else f"{low} to {high}"
+
+
+def assumed(row: Point, defaults: Sequence[Default], *, batch: bool = True) -> str:
+    """Return in one line what nobody stated."""
+    workload = row.scenario.workload
+    words = {
+        "--batch": "batch 1" if batch else "",
+        "--context": f"context {whole_number(float(np.mean(workload.context_tokens)))}",
+        "--kv": f"{workload.kv_dtype} KV cache",
+        "--weights": f"{workload.weight_dtype} weights",
+        "--engine": row.engine,
+        "--mode": "CUDA graphs" if row.scenario.stack.mode == "graph" else f"{row.scenario.stack.mode} mode",
+    }
+    told = [words[default.flag] for default in defaults if words.get(default.flag)]
+    return "; ".join([", ".join(told), *brought(defaults)])
+
+
+def brought(defaults: Sequence[Default]) -> list[str]:
+    """Return what cluster files and measured numbers brought, in short."""
+    return [
+        f"{default.flag.replace('--on', 'from').removeprefix('--')}: {default.value}"
+        for default in defaults
+        if default.flag.startswith(MEASURED)
+    ]
