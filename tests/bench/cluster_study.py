@@ -2,8 +2,9 @@
 
     python tests/bench/cluster_study.py
 
-It needs nothing beside the catalogue: a system is left out, a few of its own points are given back, and the rest is
-predicted by `nhalf.curve.moved` from the systems that are left, as `--on FILE.toml` does it. The error is
+It needs the catalogue, and across nodes the measurements that `tools/derive_fabrics.py` reads: a system is left out, a
+few of its own points are given back, and the rest is predicted by `nhalf.curve.moved` from the systems that are left,
+as `--on FILE.toml` does it. The error is
 |predicted / measured - 1| from 1 KiB to 1 MiB, in a graph or from the host; goals are those of part 5, and 80 % bands
 should hold 75 to 85 % of the points. Siblings (H100 and H200, or B200, B300 and the racks) know each other well, so
 everything is told a second time with the whole family left out.
@@ -11,11 +12,18 @@ everything is told a second time with the whole family left out.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.bench import across_study
+from tools import derive_fabrics as derive
 
 from nhalf.catalog import stated, store
 from nhalf.catalog.curves import find
@@ -25,6 +33,8 @@ from nhalf.fabric import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.bench.across_study import Row
 
     from nhalf.breakdown import Array
     from nhalf.curve import MeasuredCurve
@@ -114,6 +124,30 @@ def study(*, families: bool) -> dict[tuple[str, bool], Errors]:
     return found
 
 
+def across() -> dict[str, list[Row]]:
+    """Return the errors across nodes of the law of the class, moved through points or through two nodes as a ratio."""
+    variants = derive.read()
+    fits, within = derive.fitted(variants)
+    rows = across_study.study(variants, derive.left_out(fits, within))["class"]
+    found: dict[str, list[Row]] = defaultdict(list)
+    two = {(row.family, row.label, row.series.k): row for row in rows if row.series.nodes == 2}
+    for row in rows:
+        for name, marks in across_study.MARKS.items():
+            known = across_study.places(row.series, marks)
+            if known:
+                found[name].append(moved(row, row.series.sizes[known], row.gap[known], known))
+        near = two.get((row.family, row.label, row.series.k))
+        if row.series.nodes > 2 and near is not None:
+            found["two nodes to more"].append(moved(row, near.series.sizes, near.gap, []))
+    return found
+
+
+def moved(row: Row, sizes: Array, gaps: Array, known: list[int]) -> Row:
+    """Return the errors of a curve whose law is moved by gaps [ln] at some sizes [bytes]."""
+    at = np.log2(row.series.sizes)
+    return replace(row, gap=row.gap - np.interp(at, np.log2(sizes), gaps), known=np.isin(np.arange(len(at)), known))
+
+
 def main() -> None:
     """Print the tables."""
     for families in (False, True):
@@ -123,6 +157,9 @@ def main() -> None:
             for label, goal in GOALS.items():
                 where = "links" if linked else "PCIe"
                 print(f"  {label:30} {where:5} {found[label, linked]}   goal {goal}")
+    print(f"Across nodes, machines left out: {', '.join(across_study.RANGES)}")
+    for label, rows in across().items():
+        print(f"  {label:30}", " ".join(across_study.figures(rows, *each) for each in across_study.RANGES.values()))
 
 
 if __name__ == "__main__":

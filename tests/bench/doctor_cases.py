@@ -6,6 +6,7 @@ by the factors of `nhalf.doctor.faults`. Healthy curves are the catalogue's insi
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from nhalf.catalog import store
 from nhalf.collective import Mode, Op
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 Rows = list[tuple[int, float]]
 """Sizes [bytes] and times [us]."""
@@ -205,6 +206,38 @@ def made(seed: int = 1) -> Iterator[Case]:  # noqa: C901  forty cases in one lis
     ]  # fmt: skip
     for name, codes, healthy, rows, debug in both:
         yield case(name, codes, healthy, rows, debug=debug)
+
+
+def alone(seed: int = 11, each: int = 14) -> Iterator[Case]:
+    """Yield faults of any strength that only times tell, on machines drawn at random, without a word beside."""
+    rng = random.Random(seed)  # noqa: S311  no secret
+    far, near = across(), [inside(name) for name in ("h100-sxm", "h200-sxm", "b200-sxm", "a100-sxm")]
+
+    def added(healthy: Healthy, rate: float, time: float) -> Rows:
+        return [(size, own + time + 1e6 * healthy.factor * size / rate) for size, own in healthy.rows]
+
+    def of(healthy: Healthy) -> float:
+        return healthy.nics or healthy.link
+
+    draw = rng.uniform
+    faults: dict[str, tuple[list[Healthy], Callable[[Healthy], Rows]]] = {
+        "tcp": (far, lambda h: added(h, draw(3e9, 20e9), draw(40, 150))),
+        "no-gdr": (far, lambda h: added(h, h.nics * draw(0.5, 1.2), draw(6, 20))),
+        "rails": (far, lambda h: capped(h, h.nics / rng.choice((2, 4, 8)) * draw(0.85, 1.0))),
+        "half-speed-link": (near, lambda h: added(h, h.link, 0.0)),
+        "host-bounce": (near, lambda h: added(h, draw(5e9, 40e9), draw(5, 60))),
+        "nic-affinity": (far, lambda h: added(h, h.nics * draw(0.8, 2.0), draw(100, 400))),
+        "protocol-capped": (near, lambda h: capped(h, h.link * draw(0.1, 0.35))),
+        "nvls-off": (near[:3], lambda h: [(n, t * (draw(1.25, 1.35) if n > 2**20 else 1.0)) for n, t in h.rows]),
+        "other-jobs": (far + near, lambda h: noisy(capped(h, of(h) * draw(0.4, 0.7)), rng, 0.25)),
+        "slow-rank": (far + near, lambda h: added(h, math.inf, draw(30, 300))),
+    }
+    for code, (machines, make) in faults.items():
+        for place in range(each):
+            healthy = rng.choice(machines)
+            text = log(healthy, noisy(make(healthy), rng, rng.choice((0.01, 0.03, 0.06))))
+            yield Case(name=f"{code} {place}", causes=frozenset({code}), files={"run.txt": text},
+                       arguments=("--on", healthy.system))  # fmt: skip
 
 
 def sound(seed: int = 2) -> Iterator[Case]:

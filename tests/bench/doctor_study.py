@@ -222,6 +222,19 @@ def cases(seeds: tuple[int, ...] = (1, 2, 3)) -> None:
         print(f"{name}: {'; '.join(counts)}")
 
 
+def alone() -> None:
+    """Print how many faults of any strength are named by times alone, by what they are."""
+    counts: dict[str, list[bool]] = defaultdict(list)
+    for case in made.alone():
+        (code,) = case.causes
+        counts[code].append(right(case, examined(case)))
+    each = ", ".join(f"{code} {sum(good)} of {len(good)}" for code, good in counts.items())
+    print(
+        f"faults of any strength by times alone: {sum(map(sum, counts.values()))} of {sum(map(len, counts.values()))}"
+    )
+    print(f"  {each}")
+
+
 def slow_pairs(folders: int = 40) -> None:
     """Print the share of pairs 20 % slow that are found, and of false alarms, over made folders."""
     found = there = alarms = sound = 0
@@ -247,6 +260,7 @@ def main() -> None:
         labelled(judge, known)
         clean(judge, known)
     cases()
+    alone()
     slow_pairs()
 
 

@@ -194,6 +194,14 @@ def test_other_rank_counts_and_nodes_move_with_what_was_measured(tmp_path: Path)
     assert asked == pytest.approx((at[32] - 160 * 4.4e-6) / 160, rel=0.02)
 
 
+def test_what_was_measured_on_as_many_ranks_comes_before_what_is_moved(tmp_path: Path) -> None:
+    graph = log(tmp_path / "x8.log", line(50), ranks=8, graph=20)
+    host = log(tmp_path / "x4.log", line(30), ranks=4)
+    mine = cluster(tmp_path, "mine.toml", graph, host)
+    at = [isolated(nhalf.load("llama-3.1-70b", on=mine, tp=8), ranks) for ranks in (4, 8)]
+    assert at == pytest.approx([30e-6, 50e-6], rel=0.01)
+
+
 def test_more_logs_join_the_file_and_it_is_said_how(tmp_path: Path) -> None:
     first = log(tmp_path / "a.log", line(80), day="2026-11-01")
     mine = cluster(tmp_path, "mine.toml", first)
@@ -361,6 +369,15 @@ def test_topo_trace_and_calibrate_write_into_the_same_file(tmp_path: Path) -> No
     brief = invoke(*STEP, "4", "--on", mine).out.replace("\n", " ")
     assert "all-reduce x4 of nccl, constants of the stack, the excess in the model, the rest as a100-sxm" in brief
     assert "is in the file already" in invoke("fit", str(tmp_path / "run.log"), "-o", mine).out
+
+
+def test_a_stack_file_becomes_a_cluster_when_a_log_joins_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    origin = 'source = "runs"\nkind = "fitted"\nlocator = "x"\ndate = "2026-12-01"\n'
+    file.write_text(f'[constants.layer_time]\nvalue = "50 us"\n{origin}', encoding="utf-8")
+    mine = cluster(tmp_path, "mine.toml", log(tmp_path / "run.log", line(80), graph=20))
+    assert nhalf.load("llama-3.1-70b", on=mine, tp=4).stack.layer_time_s == 50e-6
+    assert len(own(mine)) == 1
 
 
 def test_constants_of_a_stack_are_taken_unless_another_is_named(tmp_path: Path) -> None:

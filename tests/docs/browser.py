@@ -124,6 +124,19 @@ class Browser:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", size)
 
+    def visit(self, url: str, *, until: str) -> None:
+        """Open an address, and wait until a script says that it is ready."""
+        self.call("Page.navigate", {"url": url})
+        self.wait(until)
+
+    def wait(self, until: str) -> None:
+        """Wait until a script returns true."""
+        end = time.monotonic() + PATIENCE_S
+        while not self.run(until):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{until} does not come true")
+            time.sleep(0.02)
+
     def open(self, path: Path) -> None:
         """Open a file, and wait until its charts are drawn."""
         self.call("Page.navigate", {"url": path.resolve().as_uri()})

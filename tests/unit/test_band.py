@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -143,3 +144,14 @@ def test_many_points_have_the_bands_that_each_has_alone() -> None:
         found = points(asked, {"workload.batch": batches})
         alone = [band(asked.having({"workload.batch": batch})) for batch in batches.tolist()]
         np.testing.assert_allclose(np.stack(found.band_s, axis=-1), alone, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("model", "wider"), [("glm-5", True), ("llama-3.1-70b-fp8", False)])
+def test_prompts_among_sequences_widen_the_band_upwards_where_experts_were_not_confirmed(
+    model: str, *, wider: bool
+) -> None:
+    choices = {"on": "h200-sxm", "tp": 8, "batch": 16, "engine": "sglang", "weights": "fp8", "osl": 128}
+    short, long = (points(nhalf.load(model, isl=isl, **choices)).at(0) for isl in (128, 10240))  # type: ignore[arg-type]
+    up, before = (math.log(row.high_s / row.step_s) for row in (long, short))
+    assert (up > 1.3 * before) is wider
+    assert math.log(long.step_s / long.low_s) == pytest.approx(math.log(short.step_s / short.low_s), rel=0.2)

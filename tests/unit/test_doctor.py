@@ -18,7 +18,7 @@ from nhalf.doctor.clues import Facts, clues, of_matrix
 from nhalf.doctor.diagnosis import Case, weighed
 from nhalf.doctor.examination import Examination, examined
 from nhalf.doctor.faults import FAULTS, UNKNOWN, Fault, effect
-from nhalf.doctor.yardstick import Known, bus_ceiling, yardstick
+from nhalf.doctor.yardstick import Known, bus_ceiling, is_across, yardstick
 from nhalf.evidence.fit import fit
 from nhalf.evidence.readers import topo
 from nhalf.evidence.table import Point, Table
@@ -122,6 +122,13 @@ def test_faster_than_usual_is_no_symptom_and_beyond_twice_the_links_is_no_measur
     assert odds is not None
     assert odds < 0.01
     assert causes[0].code == "host-timed"
+
+
+def test_the_trays_of_a_rack_are_no_nodes() -> None:
+    system = store.system("gb200-nvl72")[0]
+    assert not is_across(curve([(2**20, 40.0)], ranks=16, nodes=4), system)
+    assert is_across(curve([(2**20, 40.0)], ranks=144, nodes=36), system)
+    assert is_across(curve([(2**20, 40.0)], ranks=8, nodes=2), store.system("h100-sxm")[0])
 
 
 def test_an_all_to_all_sends_over_the_nics_only_what_leaves_its_node() -> None:

@@ -210,7 +210,7 @@ def rows_of(*tpot_s: float) -> list[str]:
 
 @pytest.mark.parametrize(("falls", "found"), [(0.15, []), (0.21, ["falling"])])
 def test_a_larger_batch_may_be_quicker_by_what_a_repeat_differs(falls: float, found: list[str]) -> None:
-    assert rows_of(0.030, 0.030 * (1 - falls)) == found
+    assert rows_of(0.020, 0.020 * (1 - falls)) == found
 
 
 @pytest.mark.parametrize(("seconds", "found"), [(1.9, ["waiting"]), (2.1, ["unit"])])

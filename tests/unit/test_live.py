@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import time
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +155,21 @@ def test_windows_together_are_their_mean_by_steps() -> None:
     both = pooled([first, second])
     assert both.steps == first.steps + second.steps
     assert first.step_s < both.step_s < second.step_s
+
+
+def test_a_scrape_and_its_prediction_take_20_ms_of_processor_time() -> None:
+    pages = [(SCRAPES / f"vllm-t{turn}.prom").read_text() for turn in range(3)]
+    took = []
+    for _ in range(5):
+        watch = Watch(name="x", every=MINUTE, expected=Expected(scenario=scenario()))
+        for turn, page in enumerate(pages):
+            begin = time.process_time()
+            found = reading(page, START + MINUTE * turn)
+            assert found is not None
+            watch.take(found)
+            took.append(time.process_time() - begin)
+        assert len(watch.seen) == 2
+    assert sorted(took)[len(took) // 2] < 0.02
 
 
 def watched(cause: str, kind: str = "vllm", seed: int = 0, after: int = 20) -> tuple[Watch, Answer]:

@@ -62,7 +62,8 @@ class Answer:
         try:
             import polars as pl
         except ImportError as error:
-            raise InputError("polars is not installed", where="frame()", do="pip install 'nhalf[frames]'") from error
+            do = "in the checkout: pip install '.[frames]'"
+            raise InputError("polars is not installed", where="frame()", do=do) from error
         plain = [{key: each for key, each in row.items() if not isinstance(each, dict | list)} for row in self.table()]
         return pl.DataFrame(plain, infer_schema_length=None)
 
@@ -80,7 +81,8 @@ class Answer:
         try:
             import altair as alt
         except ImportError as error:
-            raise InputError("altair is not installed", where="plot()", do="pip install 'nhalf[report]'") from error
+            do = "in the checkout: pip install '.[report]'"
+            raise InputError("altair is not installed", where="plot()", do=do) from error
         names = list(bars.names) or ["value"]
         values = [
             {"row": _label(row), "part": name, "value": part, "order": place}

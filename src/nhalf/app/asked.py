@@ -55,7 +55,11 @@ class Opened:
         InputError
             There is none of that name.
         """
-        return self.files.get(name) or store.find("system", name, where="on")
+        if name in self.files:
+            return self.files[name]
+        if set(name) & {"/", "\\", "."}:  # the command line would take it for a file
+            raise InputError(f"no system {name[:40]!r} was opened", where="on", allowed="a system of the catalogue")
+        return store.find("system", name, where="on")
 
 
 def checked(command: str, given: Mapping[str, list[str]], opened: Opened) -> dict[str, list[str]]:

@@ -11,6 +11,8 @@ from nhalf.decide.levers import levers
 from nhalf.decide.regime import TIE, crossover
 from nhalf.points import at_batches
 from nhalf.predict.communication import collective
+from nhalf.report.crossover_brief import floor_line
+from nhalf.report.decode_brief import batch_line
 from nhalf.report.document import number
 from nhalf.report.fields import PARTS, record
 
@@ -77,11 +79,21 @@ def _best(rows: Sequence[Point], batch: float) -> dict[str, Any]:
         "batch": batch,
         "layouts": [row.layout_name for row in fitting if row.step_s <= fastest.step_s * (1 + TIE)],
         "fastest": fastest.layout_name,
+        "lines": _lines(fastest),
         "savings": [
             {"name": each.name, "path": each.path, "share": each.gain, "told": each.gain > TIE}
             for each in sorted(levers(fastest.scenario), key=lambda each: -each.gain)
         ],
     }
+
+
+def _lines(row: Point) -> list[str]:
+    """Return the floor of a layout and from which batch on bytes and a wider link count, in the words of decode."""
+    if row.tp == 1:
+        return []
+    found = crossover(row.scenario)
+    count = row.scenario.transformer.block_count
+    return [floor_line(count, found.floor_s, row.accepted_tokens), batch_line(row, found)]
 
 
 def _curve(scenario: Scenario) -> dict[str, Any]:

@@ -124,6 +124,8 @@ def _system(key: str) -> Listed:
     entry = stated.system(key)
     sibling = resolve.sibling_of(key)
     measured = f"curves of {sibling}, a sibling" if sibling else "curves" if store.measured(key) else ""
+    if entry.measured:
+        measured = f"{len(entry.measured)} of its own{f', else {measured}' if sibling else ''}"
     facts = {
         "device": entry.device.name,
         "architecture": entry.device.architecture,

@@ -33,7 +33,7 @@ def app(bind: str, port: int, files: tuple[str, ...]) -> None:
         from nhalf.app.server import Settings, application, token
     except ImportError as error:
         what = f"{error.name} is not installed"
-        raise InputError(what, where="nhalf app", do="pip install 'nhalf[app]'") from error
+        raise InputError(what, where="nhalf app", do="in the checkout: pip install '.[app]'") from error
     for file in files:
         if not Path(file).is_file():
             raise InputError("there is no such file", where=file, do="name a cluster file")

@@ -63,5 +63,7 @@ def doctor(logs: tuple[str, ...], limits: tuple[str, ...], junit: str | None, **
         raise unknown
     if found.normal is None and not found.named and not limits:
         raise WeakEvidenceError(
-            "nothing could be compared", where=", ".join(logs), do="name the machine with --on SYSTEM"
+            "it holds no time to compare",
+            where=", ".join(logs),
+            do="add the log of a benchmark, and name the machine with --on",
         )

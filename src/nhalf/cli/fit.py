@@ -9,7 +9,7 @@ import click
 from nhalf.catalog import store
 from nhalf.cli import next_command, output, output_formats, page_file
 from nhalf.cli.help_pages import Grouped
-from nhalf.errors import NoAnswerError, WeakEvidenceError
+from nhalf.errors import NoAnswerError
 from nhalf.evidence import gate
 from nhalf.evidence.crossing import contests
 from nhalf.loading.fitting import (
@@ -21,8 +21,8 @@ from nhalf.loading.fitting import (
     judged,
     marked,
     message_bytes,
+    require,
     told,
-    unread,
     used_for,
 )  # fmt: skip
 from nhalf.report import cluster_file
@@ -120,17 +120,4 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
         for error in refused:
             output.warn(str(error))
         raise NoAnswerError("; ".join(tripped), where="--fail-if", allowed=f"not {' and not '.join(gates)}")
-    if refused:
-        raise unread(refused)
-    if unknown is not None:
-        raise unknown
-    if comparison is not None and not comparison.changes:
-        raise WeakEvidenceError(
-            "no curve of one log has a partner in the other", where="--compare",
-            allowed="logs of the same operation and ranks", do="see the curves of each above",
-        )  # fmt: skip
-    if not found.answered:
-        refusal = found.curves[0].latency_refusal or found.curves[0].bandwidth_refusal
-        raise WeakEvidenceError(
-            f"neither a latency nor a bandwidth: {refusal}", where=", ".join(logs), do="run the command above"
-        )
+    require(found, comparison, refused, unknown, where=", ".join(logs))

@@ -22,7 +22,7 @@ GROUPS: Final = {
         "--on", "--engine", "--library", "--mode", "--measured", "--links", "--stack", "--anchor", "--set", "--nodes",
     ),
     "Output": ("--output", "--junit", "--detail", "--explain", "--save", "--json", "--csv", "--md", "--all",
-               "--serve", "--alerts", "--learn", "--help"),
+               "--serve", "--alerts", "--learn", "--bind", "--port", "--help"),
 }  # fmt: skip
 """The groups of options in the order of a help page; what is in none of them is rare and comes last."""
 EXAMPLES: Final = {
@@ -81,6 +81,7 @@ EXAMPLES: Final = {
         "nhalf tune --check tuned --logs default=a.log --logs tuned=b.log",
     ),
     "topo": ("nvidia-smi topo -m | nhalf topo -", "nhalf topo matrix.txt --on h100-sxm -o mycluster.toml"),
+    "app": ("nhalf app", "nhalf app --on mycluster.toml --port 0"),
     "explain": ("nhalf explain crossover", "nhalf explain"),
     "catalog": ("nhalf catalog systems", "nhalf catalog model llama-3.1-70b"),
 }

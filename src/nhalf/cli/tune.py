@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,9 @@ def _check(folder: Path, logs: tuple[str, ...]) -> None:
     tokens = per_token(found, record.get("messages", []))
 
     def first() -> Brief:
-        return report.brief_of_check(found, tokens)
+        tuned = [word.partition("=")[2] for word in logs if word.startswith("tuned=")]
+        after = shlex.join(["nhalf", "fit", *tuned, "-o", "mycluster.toml"])
+        return report.brief_of_check(found, tokens, next_command=after)
 
     output_formats.show(View(document=lambda: report.checked(found, tokens), rows="sizes", brief=first,
                              detail=lambda canvas: write_brief(first(), canvas)))  # fmt: skip

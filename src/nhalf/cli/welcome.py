@@ -16,7 +16,7 @@ _ROOMS: Final = (
     ("predict", "decode  plan  buy  whatif  compare  crossover  sweep"),
     ("measure", "measure  lab  fit  doctor  topo  trace  live  tune  lint"),
     ("your data", "predict  validate  calibrate"),
-    ("look up", "link  collective  simulate  catalog  explain"),
+    ("look up", "app  link  collective  simulate  catalog  explain"),
 )
 
 

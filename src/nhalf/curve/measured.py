@@ -22,6 +22,8 @@ from nhalf.curve.surface import SHARED, Surface
 from nhalf.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nhalf.breakdown import Array, Quantity
     from nhalf.collective import Mode
 
@@ -267,3 +269,16 @@ class MeasuredCurve:
                 )
             )
         return self._shared[0]
+
+
+def preferred(curves: Iterable[MeasuredCurve], ranks: int) -> MeasuredCurve | None:
+    """Return the curve to take of some that are alike, on a number of ranks; None where none covers it.
+
+    The user's own come first: of a process a rank, then what was measured on so many ranks; else the order stands.
+    """
+    known = [curve for curve in curves if curve.covers(ranks)]
+    return min(
+        known,
+        key=lambda each: (not each.own, each.one_process, bool(each.own) and not each.is_measured(ranks)),
+        default=None,
+    )

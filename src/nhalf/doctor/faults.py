@@ -113,7 +113,7 @@ FAULTS: Final = (
     Fault(code="nvls-off", where="nodes", odds=_RARE, priced="nvls-off"),
     Fault(code="other-jobs", odds=_USUAL, fixed=1.15, fixed_sd=0.2, bytes_=1.6, bytes_sd=0.35, roughness=0.2),
     Fault(code="mtu", where="nodes", odds=_RARE, bytes_=1.3, bytes_sd=0.1, low_bytes=64 * _KIB),
-    Fault(code="slow-rank", odds=_RARE, fixed=2.5, fixed_sd=0.5, bytes_=1.0),
+    Fault(code="slow-rank", odds=_RARE, fixed=3.0, fixed_sd=0.7),
     Fault(code=UNKNOWN, odds=_RARE, fixed=1.2, fixed_sd=0.4, bytes_=1.3, bytes_sd=0.5),
     Fault(code="host-timed", odds=1.0, fixed=0.5, fixed_sd=0.7, bytes_=0.1, bytes_sd=1.0),
 )  # fmt: skip

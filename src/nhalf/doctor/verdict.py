@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nhalf.doctor.examination import Examination, Reading
 
 _WHOLE, _MULTIPLE = 0.995, 10.0
-_LIKELY: Final = 0.3
+LIKELY: Final = 0.3
 """A cause less probable than this is no explanation."""
 
 
@@ -24,7 +24,7 @@ def headline(found: Examination) -> str:
         return _silent(found)
     if found.normal is None and found.normal_odds is None:
         return f"No time to compare; the logs say that {ADVICE[best.code].says}."
-    if found.normal is False and best.probability < _LIKELY:
+    if found.normal is False and best.probability < LIKELY:
         return f"Not normal, and no named cause stands out; perhaps {ADVICE[best.code].says}."
     most = f"{ADVICE[best.code].says} ({100 * best.probability:.0f} %)"
     if found.normal is None:

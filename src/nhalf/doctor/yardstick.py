@@ -39,7 +39,8 @@ _OCTAVES: Final = 3.0
 _REACHED: Final = 0.8
 """The part of a link that a ring reaches inside a node where nothing was measured: NCCL counts 20.6 of 25 GB/s."""
 _STAGED_S, _COPIED_BYTES, _CAPPED = 6e-6, 4096.0, 4.0
-_IN_STEPS: Final = {Op.ALL_REDUCE: 2.0, Op.ALL_GATHER: 1.0, Op.REDUCE_SCATTER: 1.0, Op.ALL_TO_ALL: 1.0}
+"""What is staged through the host takes longer by so much [s], up to so many bytes; and how much LL is slowed."""
+_IN_STEPS: Final = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,12 +81,18 @@ def yardstick(curve: CurveFit, known: Known) -> Yardstick | None:
     sizes, _ = curve.fitted_points
     if key.op is None or key.ranks is None or key.ranks < 2 or not len(sizes):  # noqa: PLR2004  one rank waits for nobody
         return None
-    span = _span(curve, known.system)
-    if span.nodes > 1 and not _in_domain(span, known.system):
-        where = place(key.op, span, known.system, known.library)
-        return _across(key.op, sizes, where, known) if where is not None else None
-    measured = _measured(known, key.op, key.ranks)
-    return _inside(sizes, measured, known, key.ranks) if measured else _by_law(key.op, sizes, span, known.system)
+    span, crosses = _span(curve, known.system), is_across(curve, known.system)
+    # A curve of that many ranks is of one node where they fit into one, and a user's own of several where they do not.
+    if not crosses or key.ranks > known.system.fabric.devices_per_node:
+        measured = _measured(known, key.op, key.ranks)
+        if measured is not None:
+            return _inside(sizes, measured, known, key.ranks)
+    if not crosses:
+        return _by_law(key.op, sizes, span, known.system)
+    where = place(key.op, span, known.system, known.library)
+    if where is None:
+        return None
+    return across(key.op, sizes, where, replace(where, transport=drawn(where.transport, known.origins)), known)
 
 
 def bus_ceiling(curve: CurveFit, system: System) -> float | None:
@@ -105,24 +112,24 @@ def bus_ceiling(curve: CurveFit, system: System) -> float | None:
 
 
 def is_across(curve: CurveFit, system: System) -> bool:
-    """Tell whether the ranks of a curve lie on several nodes."""
-    return _span(curve, system).nodes > 1
+    """Tell whether the ranks of a curve lie on several nodes that NICs join."""
+    span = _span(curve, system)
+    return span.nodes > 1 and not (system.fabric.inter_rack is not None and span.racks == 1)
 
 
 def _span(curve: CurveFit, system: System) -> Span:
-    """Return the stretch of the fabric that the ranks took: as many nodes as the log says, else full ones."""
-    key = curve.series.key
+    """Return the stretch of the fabric that the ranks took: as many nodes as the log says, else full ones.
+
+    The hosts of a rack on one set of switches are its trays.
+    """
+    key, fabric = curve.series.key, system.fabric
     ranks = key.ranks or 1
-    span = system.fabric.span(ranks)
-    if key.nodes is None or key.nodes == span.nodes or ranks % key.nodes:
+    span = fabric.span(ranks)
+    if key.nodes in (None, span.nodes) or ranks % (key.nodes or 1) or fabric.devices_per_tray is not None:
         return span
-    one = system.fabric.span(ranks // key.nodes)
-    rails = system.fabric.nics_per_node * (ranks / key.nodes / system.fabric.devices_per_node)
-    return replace(span, ranks=ranks, nodes=key.nodes, intra=one.intra, rails=rails)
-
-
-def _in_domain(span: Span, system: System) -> bool:
-    return system.fabric.inter_rack is not None and span.racks == 1
+    one = fabric.span(ranks // (key.nodes or 1))
+    rails = fabric.nics_per_node * (ranks / (key.nodes or 1) / fabric.devices_per_node)
+    return replace(span, ranks=ranks, nodes=key.nodes or 1, intra=one.intra, rails=rails)
 
 
 def _measured(known: Known, op: Op, ranks: int) -> MeasuredCurve | None:
@@ -147,7 +154,7 @@ def _inside(sizes: Array, curve: MeasuredCurve, known: Known, ranks: int) -> Yar
     at = curve.at(ranks)
     times = np.asarray(at(sizes), dtype=float)
     small = np.clip(1.0 - np.log2(np.maximum(sizes / _SMALL_BYTES, 1.0)) / 4.0, 0.0, 1.0)
-    spread = np.where(sizes <= _SMALL_BYTES, _SMALL_SD, _LARGE_SD + (_SMALL_SD - _LARGE_SD) * small)
+    spread = _LARGE_SD + (_SMALL_SD - _LARGE_SD) * small
     lent = f", whose node is alike, of {curve.lent_to}" if curve.lent_to else ""
     return Yardstick(
         times_s=times,
@@ -177,12 +184,6 @@ def _by_law(op: Op, sizes: Array, span: Span, system: System) -> Yardstick | Non
         like=f"a ring over the links of {system.name}: nothing was measured there",
         kind="wide",
     )
-
-
-def _across(op: Op, sizes: Array, where: Place, known: Known) -> Yardstick:
-    """Return the price across nodes by the constants of the transport, and draws of it."""
-    moving = replace(where, transport=drawn(where.transport, known.origins))
-    return across(op, sizes, where, moving, known)
 
 
 def across(op: Op, sizes: Array, where: Place, moving: Place, known: Known) -> Yardstick:

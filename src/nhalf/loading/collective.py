@@ -11,6 +11,7 @@ from nhalf import units
 from nhalf.catalog import store
 from nhalf.catalog.curves import find, of_cluster, of_library
 from nhalf.collective import Mode, Op
+from nhalf.curve import preferred
 from nhalf.decide.choice import drawn
 from nhalf.decide.collective_case import Question
 from nhalf.decide.fixed_time import launch_pairs
@@ -230,9 +231,9 @@ def _rule(rules: Sequence[Rule], span: Span, fabric: Fabric, has: frozenset[str]
 def _curve(system: System, library: str, mode: Mode, op: Op, ranks: int) -> MeasuredCurve | None:
     """Return the curve of a library on a system that holds a number of ranks, or None."""
     nodes = system.fabric.span(ranks).nodes
-    for own in of_cluster(system.curves, library, mode):
-        if own.key.op == op and own.nodes == nodes and own.covers(ranks):
-            return own
+    alike = [own for own in of_cluster(system.curves, library, mode) if own.key.op == op and own.nodes == nodes]
+    if (own := preferred(alike, ranks)) is not None:
+        return own
     # The newest version may have been measured on fewer ranks than an older one.
     curve = find([each for each in system.curves if each.covers(ranks)], library, mode=mode, op=op)
     within = curve is not None

@@ -195,6 +195,35 @@ def message_bytes(model: str | None) -> float | None:
     return None if model is None else ACTIVATION_BYTES * transformer_of(model).hidden_size
 
 
+def require(
+    found: Fit, comparison: Comparison | None, refused: Sequence[InputError], unknown: WeakEvidenceError | None, *,
+    where: str,
+) -> None:  # fmt: skip
+    """Refuse what an answer leaves open, after it: a file, a gate, a comparison, or all of it.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read.
+    WeakEvidenceError
+        A gate cannot be judged, no curve has a partner to be compared with, or none gives a latency or a bandwidth.
+    """
+    if refused:
+        raise unread(refused)
+    if unknown is not None:
+        raise unknown
+    if comparison is not None and not comparison.changes:
+        raise WeakEvidenceError(
+            "no curve of one log has a partner in the other", where="--compare",
+            allowed="logs of the same operation and ranks", do="see the curves of each above",
+        )  # fmt: skip
+    if not found.answered:
+        refusal = found.curves[0].latency_refusal or found.curves[0].bandwidth_refusal
+        raise WeakEvidenceError(
+            f"neither a latency nor a bandwidth: {refusal}", where=where, do="run the command above"
+        )
+
+
 def unread(refused: Sequence[InputError]) -> InputError:
     """Return the error of files that could not be read beside others that were answered."""
     if len(refused) == 1:

@@ -40,6 +40,12 @@ PLAN: Final = (0.5, 2.0)
 _LINKS = "system.fabric."
 _CACHE: Final = "workload.kv_bytes"
 _CURVES: Final = "system.curve_factor"
+PROMPTS: Final = 2.3
+"""How many times as long as predicted prompts may take among decoding sequences: of GLM-5 on 8 H200, prompts of 1 to 16
+Ki tokens and outputs of 128, nine runs in ten of 52 (median 2; InferenceX 843c6254). A chunk's arithmetic is in the
+term; what else the steps of a queue wait for is not."""
+LINEAR_PROMPTS: Final = 10.0
+"""The same where layers keep a state: Qwen3.5-397B in the same sweep, 45 runs (median 6)."""
 OTHER_VERSION: Final = "measured with another version than the one that is asked for"
 """What the origin of a curve's factor says where its interval holds how far versions differ."""
 _FACTOR: Final = "stack.library.tuner_factor"
@@ -110,7 +116,8 @@ def band(scenario: Scenario, step: Term, count: int = 1) -> tuple[Array, Array]:
     if scenario.workload.phase == "prefill" or not any(scenario.residual):
         return _drawn(scenario, count, draws(scenario), _unexplained(scenario))
     below, above = (np.full(count, side**2) for side in scenario.residual)
-    for less, more in (_cache(scenario, time), _communication(scenario, step, time), _changed(scenario, time)):
+    doubts = _cache(scenario, time), _communication(scenario, step, time), _changed(scenario, time)
+    for less, more in (*doubts, _prompts(scenario, step, time)):
         below, above = below + less**2, above + more**2
     low_s: Array = time * np.exp(-np.sqrt(below))
     high_s: Array = time * np.exp(np.sqrt(above))
@@ -128,6 +135,16 @@ def _cache(scenario: Scenario, time: Array) -> tuple[Array, Array]:
         return nothing, nothing
     ratio = np.log(np.broadcast_to(predicted(scenario.moved({_CACHE: other})).value, time.shape) / time)
     return np.minimum(ratio, 0.0), np.maximum(ratio, 0.0)
+
+
+def _prompts(scenario: Scenario, step: Term, time: Array) -> tuple[Array, Array]:
+    """Return the doubt [logarithm], upwards alone, about prompts of models with experts among decoding sequences."""
+    nothing = np.zeros(len(time))
+    if scenario.transformer.mixture is None:
+        return nothing, nothing
+    most = LINEAR_PROMPTS if scenario.transformer.linear_layer_count else PROMPTS
+    share = np.broadcast_to(columns(step).get("prefill", 0.0), time.shape) / time
+    return nothing, np.log1p(share * (most - 1.0))
 
 
 def _communication(scenario: Scenario, step: Term, time: Array) -> tuple[Array, Array]:

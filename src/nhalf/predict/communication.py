@@ -10,6 +10,7 @@ import numpy as np
 
 from nhalf.breakdown import Input, Quantity, Term, largest, leaf, portion, total
 from nhalf.collective import Mode, Op
+from nhalf.curve import preferred
 from nhalf.laws import selection
 from nhalf.laws.across_nodes import across_nodes, place
 from nhalf.laws.domain import MEASURED, Kernels, in_domain
@@ -48,9 +49,11 @@ def links(scenario: Scenario) -> Fabric:
 
 def measured_curve(scenario: Scenario, op: Op, group: Group) -> MeasuredCurve | None:
     """Return the curve that was measured for a group: same system, library and mode, on as many nodes."""
+    if group.ranks == 1:
+        return None
     nodes = group.span(scenario.system.fabric).nodes
     known = _of_stack(scenario.system, scenario.stack, op)
-    return next((each for each in known if each.nodes == nodes and group.ranks > 1 and each.covers(group.ranks)), None)
+    return preferred((each for each in known if each.nodes == nodes), group.ranks)
 
 
 def _of_stack(system: System, stack: Stack, op: Op) -> list[MeasuredCurve]:

@@ -10,6 +10,8 @@ import numpy as np
 
 from nhalf import units
 from nhalf.catalog.overlay import LIKE, merged
+from nhalf.catalog.reading import convert
+from nhalf.catalog.schema import MeasuredEntry
 from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.files.reading import parse_toml, read_text
 from nhalf.files.toml import dumped
@@ -46,15 +48,16 @@ def write(path: Path, found: Mapping[str, Any], *, like: str = "") -> list[str]:
     """
     text = read_text(path) if path.is_file() else ""
     tables = parse_toml(text, where=str(path))
-    if text.strip() and not ({LIKE, "device"} & set(tables)):
+    if text.strip() and not ({LIKE, "device", "constants"} & set(tables)):
         raise InputError("it is a file, but none of a cluster", where=f"-o {path}", do="write to another name")
     told = []
     if LIKE not in tables and "device" not in tables:
         check(path, like)
-        tables = {LIKE: like}
+        tables = {LIKE: like, **tables}  # of a stack, where there is one
         told.append(f"like {like}, for all that was not measured")
     elif like and like != tables.get(LIKE):
         told.append(f"it stays like {tables.get(LIKE, 'the device it states')}; what was measured names {like}")
+    convert(tables.get("measured", []), tuple[MeasuredEntry, ...], where=f"{path}, measured")
     entries, joined = _joined(tables.get("measured", []), found.get("measured", []))
     result = merged(tables, {key: value for key, value in found.items() if key not in ("measured", "in_model")})
     if entries:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison, Panel, Row
     from nhalf.decide.regime import Crossover
     from nhalf.loading import Default
+    from nhalf.points import Point
 
 _MOST_ROWS: Final = 8
 _MOST_SAVINGS: Final = 5
@@ -254,7 +255,7 @@ def _floor(comparison: Comparison, panel: Panel) -> list[str]:
     return [floor_line(blocks, found.floor_s, row.accepted_tokens), batch_line(row, found)]
 
 
-def batch_line(row: Row, found: Crossover) -> str:
+def batch_line(row: Point, found: Crossover) -> str:
     """Return the batch from which bytes outweigh latency, and that from which twice the bandwidth saves 5 %."""
     text = f"Bytes outweigh latency from batch {found.batch_at_double_floor:.0f}"
     return f"{text}; {pays_text(row.scenario)}."

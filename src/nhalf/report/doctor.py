@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
 from nhalf.doctor.advice import ADVICE
-from nhalf.doctor.verdict import headline, numbers, rate
+from nhalf.doctor.verdict import LIKELY, headline, numbers, rate
 from nhalf.report.document import envelope
 from nhalf.report.view import Brief
 
@@ -138,7 +138,8 @@ def _moved(change: Change) -> str:
 def _tries(causes: Sequence[Cause], worst: Reading | None) -> list[str]:
     """Return what to try, in order, and what to expect after it."""
     lines = [f"Try {place}: {ADVICE[cause.code].try_}." for place, cause in enumerate(causes[:_TRIES], start=1)]
-    if causes and worst is not None and worst.expected_bytes_per_s is not None and causes[0].code not in _ELSEWHERE:
+    told = bool(causes) and causes[0].code not in _ELSEWHERE and causes[0].probability >= LIKELY
+    if told and worst is not None and worst.expected_bytes_per_s is not None:
         ends = (worst.expected_bytes_per_s, worst.expected_low_bytes_per_s, worst.expected_high_bytes_per_s)
         expected, low, high = (rate(end or worst.expected_bytes_per_s) for end in ends)
         lines.append(f"Expect {expected} of bus bandwidth after it (80 %: {low} to {high}).")

@@ -56,6 +56,10 @@ def commands(answer: Answer) -> list[str]:
     wrong = next((curve for curve in curves if is_wrong(curve)), None)
     if wrong is not None:
         return ["# find out why results are wrong, take no link from this log, and run again:", command(wrong.series)]
+    if answer.links:
+        crosses = any((curve.series.key.nodes or 1) > 1 for curve in curves)
+        most = max(((curve.series.key.ranks or 2) // (curve.series.key.nodes or 1) for curve in curves), default=2)
+        return [_decode(replace(answer, system=answer.links, devices_per_node=max(most, 2)), crosses=crosses)]
     for curve in curves:
         advice = advise(curve)
         if advice is not None:
@@ -64,10 +68,6 @@ def commands(answer: Answer) -> list[str]:
             return [f"# {of}{advice.why}{f'; add {sizes}' if sizes else ''}:", advice.command, *_bandwidth(answer)]
     if all(curve.half_size_bytes is None for curve in curves):
         return [*_bandwidth(answer), "# or measure a sweep of sizes, such as:", command(curves[0].series)]
-    if answer.links:
-        crosses = any((curve.series.key.nodes or 1) > 1 for curve in curves)
-        most = max(((curve.series.key.ranks or 2) // (curve.series.key.nodes or 1) for curve in curves), default=2)
-        return [_decode(replace(answer, system=answer.links, devices_per_node=max(most, 2)), crosses=crosses)]
     return [f"{answer.again} -o mycluster.toml{f' --like {answer.like}' if answer.like else ''}"]
 
 

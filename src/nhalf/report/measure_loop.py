@@ -113,7 +113,7 @@ def _verdict(answer: Answer, row: Row) -> list[str]:
     if answer.run["lost"]:
         found.append(f"Ended early: {answer.run['lost']}. So far:")
     spent = f"A token of {answer.model} spends {units.format_time(row.time_s)} in communication"
-    found.append(f"{spent} ({row.layout}, batch {row.batch}, {_backend(answer)}).")
+    found.append(f"{spent} ({row.layout}, batch {row.batch}, {answer.run['backend']}).")
     if (slow := answer.slow) is not None:
         cost = slow["cost_s_per_token"]
         why = f"the others wait {units.format_time(cost)} a token for it" if cost else "every link to it is"
@@ -121,16 +121,9 @@ def _verdict(answer: Answer, row: Row) -> list[str]:
     if (turn := answer.turn) is not None:
         found.append(f"The whole token is shortest with {turn.layout}: {units.format_time(answer.whole_s(turn) or 0)}.")
     if (doubles := answer.loop.batch_at_double_floor) is not None:
-        found.append(f"From batch {_batch(doubles)} on its collectives pay more for bytes than for their floor.")
+        where = f"From batch {doubles:.3g} on" if doubles >= 1 else "At every batch"
+        found.append(f"{where} its collectives pay more for bytes than for their floor.")
     return found
-
-
-def _batch(value: float) -> str:
-    return f"{value:.3g}"
-
-
-def _backend(answer: Answer) -> str:
-    return str(answer.run["backend"])
 
 
 def _number(row: Row) -> str:

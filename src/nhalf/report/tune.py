@@ -119,7 +119,7 @@ def checked(found: Sequence[Won], tokens: Sequence[dict[str, Any]]) -> dict[str,
     return envelope("tune", {"choices": [], "files": [], "sizes": sizes, "tokens": list(tokens)})
 
 
-def brief_of_check(found: Sequence[Won], tokens: Sequence[dict[str, Any]]) -> Brief:
+def brief_of_check(found: Sequence[Won], tokens: Sequence[dict[str, Any]], *, next_command: str) -> Brief:
     """Return the first screen of a check."""
     count = {word: sum(each.verdict == word for each in found) for word in ("won", "lost", "cannot tell")}
     rows = [
@@ -139,6 +139,8 @@ def brief_of_check(found: Sequence[Won], tokens: Sequence[dict[str, Any]]) -> Br
         table=(["<operation", "bytes", "us before", "us after", "ratio", "95 % range", "<verdict"], rows),
         notes=["Slower sizes: leave them out, or turn the plug-in off (NHALF_TUNER_OFF=1)."] if count["lost"] else [],
         warn=bool(count["lost"]),
+        next_command=next_command,
+        next_why="keep what was measured",
     )
 
 

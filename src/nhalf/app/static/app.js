@@ -121,8 +121,7 @@ function draw(found) {
   $("verdict").textContent = top ? `${top.layout} is fastest: ${three(1e3 * top.tpot_s)} ms per token, ${three(top.tokens_per_s_per_user)} tokens/s per user.` : "No layout fits in memory.";
   $("range").textContent = top ? `80 % range: ${three(1e3 * top.tpot_low_s)} to ${three(1e3 * top.tpot_high_s)} ms, at batch ${three(batch)}. ` + (best.layouts.length > 1 ? `Within the model's error: ${best.layouts.filter((x) => x !== top.layout).join(", ")}.` : "") : "";
   const turn = found.all_reduce.find((each) => top && each.tp === top.tp);
-  $("crossover").textContent = turn ? `Floor: ${turn.count} all-reduces x ${time(turn.floor_s)} = ${time(turn.count * turn.floor_s)}. ` +
-    (turn.batch_at_half_size ? `Bytes outweigh latency from batch ${three(Math.ceil(turn.batch_at_half_size))}: below it a wider link buys little.` : "") : "";
+  $("crossover").textContent = (best.lines ?? []).join(" ");
   curve(rows, top);
   bars(rows, top);
   reduce(found.all_reduce, turn, batch);
@@ -206,7 +205,7 @@ async function machine() {
   try {
     base = Object.fromEntries((await fetched("panel?" + plain)).sliders.map((each) => [each.path, each.value]));
   } catch (error) { $("problem").textContent = error.message; }
-  update();
+  await update();
 }
 async function begin() {
   names = await fetched("names");

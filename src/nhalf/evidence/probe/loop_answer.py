@@ -234,19 +234,19 @@ def _doubles(loops: Sequence[Mapping[str, Any]]) -> float | None:
 def _slow(loops: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> Slow | None:
     """Return the rank that comes last at such a cost, in the loops that are as in life; None where nobody does.
 
-    It is the low end of the median's interval, or of a few visits the least, that must be above it: on a busy machine
-    each rank is late now and then.
+    It must cost more than any other in the whole interval of the visits' median: at times each is late.
     """
     worst: tuple[float, int, float] = (_LATE, -1, 0.0)
     for loop in loops:
-        if loop["variant"] or not loop["batch"] or not _steps(loop):
+        time = median([sum(map(sum, each["steps"].values())) for each in loop["rounds"]]) * _NANO
+        if loop["variant"] or not loop["batch"] or not time or len(loop["rounds"]) == 1:
             continue
-        time = sum(map(sum, _steps(loop).values()))
         for rank in loop["rounds"][0]["late"]:
-            costs = [each["late"].get(rank, 0.0) * _NANO for each in loop["rounds"]]
-            least = (interval(costs) or (min(costs),))[0]
-            if len(costs) > 1 and time:
-                worst = max(worst, (least / time, int(rank), median(costs)))
+            late = [each["late"] for each in loop["rounds"]]
+            ahead = [each[rank] - max(cost for other, cost in each.items() if other != rank) for each in late]
+            cost = sum(each[rank] for each in late) / len(late) * _NANO
+            if (interval(ahead) or (min(ahead),))[0] > 0:
+                worst = max(worst, (cost / time, int(rank), cost))
     _, rank, cost = worst
     if rank < 0:
         return None

@@ -44,7 +44,7 @@ def played(program: Program, answers: Mapping[int, Any], ahead_ns: Mapping[int, 
         for rank in step.ranks:
             place[rank] += 1
         spent.setdefault(step.name, []).append((step, _spent(step, times, waits=found["waits"])))
-        if found["waits"] and step.op is not Op.SEND_RECV:
+        if found["waits"] and step.op is not Op.SEND_RECV and len(step.ranks) > 1:
             begun.setdefault(step.ranks, []).append(times[:, :, 0])
     apart = {ranks: np.mean([each - np.mean(each, axis=0) for each in group], axis=0) for ranks, group in begun.items()}
     waits = {ranks: np.max(each, axis=0) for ranks, each in apart.items()}  # the mean over ranks is 0
@@ -56,12 +56,10 @@ def played(program: Program, answers: Mapping[int, Any], ahead_ns: Mapping[int, 
         shares = sum(step.share for step, _ in steps)
         found["calls"][name] = max(float(np.median([times for _, times in steps])) - waited / shares, 0.0)
     found["late"] = dict.fromkeys(answers, 0.0)
-    for ranks, each in apart.items():
-        order = np.argsort(np.median(each, axis=1))
-        gap = float(np.median(each[order[-1]] - each[order[-2]])) if len(ranks) > 1 else 0.0
-        found["late"][ranks[order[-1]]] += max(gap, 0.0) * sum(
-            step.share for step in program.steps if step.ranks == ranks
-        )
+    for ranks, each in apart.items():  # means over tokens: who is slow now and then costs as much as who always is
+        *_, before, last = sorted((float(np.mean(late)), rank) for rank, late in zip(ranks, each, strict=True))
+        shares = sum(step.share for step in program.steps if step.ranks == ranks)
+        found["late"][last[1]] += (last[0] - before[0]) * shares
     return found
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # A name that a vocabulary does not hold: words with a unit in parentheses ("Comm. Time (us)"), or one word.
 _OTHER = r"[^\s()]+(?: [^\s()]+)*? ?\([^()]*\)(?::\S+)?|\S+"
+_MOST_EARLY: Final = 64
 _CUT: Final = "the row is cut: it has {found} values where the header has {wanted} columns"
 
 
@@ -133,12 +134,29 @@ class Event(NamedTuple):
 def events(
     lines: Iterable[Line], vocabulary: Vocabulary, *, sign: str | tuple[str, ...], fixed: bool = True
 ) -> Iterator[Event]:
-    """Yield what each line is, under the header that came last.
+    """Yield what each line is, under the header that came last; rows before the first header are cut.
 
     Every header holds a `sign`, in lower case: a quick look that saves most lines the search for a header. A row
     whose last value has fewer decimals than all rows before was cut inside a number, where the tool prints a `fixed`
     number of decimals; elsewhere only the very last line of the file is held to that.
     """
+    early: list[Event] = []
+    found = _events(lines, vocabulary, sign=sign, fixed=fixed)
+    for event in found:
+        yield event
+        if event.header is not None:
+            wanted = len(event.header.names) + event.header.lead
+            yield from (each._replace(kind="cut", header=event.header) for each in early if len(each.tokens) == wanted)
+            break
+        if len(early) < _MOST_EARLY and _mostly_numbers(event.tokens):
+            early.append(event)
+    yield from found
+
+
+def _events(
+    lines: Iterable[Line], vocabulary: Vocabulary, *, sign: str | tuple[str, ...], fixed: bool = True
+) -> Iterator[Event]:
+    """Yield what each line is, under the header that came last."""
     signs = (sign,) if isinstance(sign, str) else sign
     header: Header | None = None
     widths: set[int] = set()  # decimals of the last value of the rows so far
@@ -180,7 +198,7 @@ def why_cut(event: Event) -> str:
     """Return what is wrong with a row that does not fit its header."""
     wanted = len(event.header.names) if event.header else 0
     if len(event.tokens) == wanted:
-        return "the row is cut in the middle of a number"
+        return "the row is cut in the middle of a number, or stands before its header"
     return _CUT.format(found=len(event.tokens), wanted=wanted)
 
 

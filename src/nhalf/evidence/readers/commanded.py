@@ -112,7 +112,7 @@ class _Run:
             quantity="back_to_back",
             size_is=part if op in PARTS else "message" if op else "",
             dtype=self.dtype,
-            points=tuple(self.sweep.points),
+            points=self.sweep.trusted(),
             notes=(*self._notes(op), *told),
             skipped=tuple(self.sweep.skipped),
         )

@@ -56,11 +56,11 @@ def _unsaid(table: Table) -> Iterable[Note]:
 
 def _doubtful(table: Table, odd: Mapping[Point, str]) -> Iterable[Note]:
     """Yield a note where the times of small messages are those of another unit."""
-    small = [point for point in table.points if point.size_bytes <= _SMALL_BYTES and point not in odd]
-    least = min(small, key=lambda point: point.seconds, default=None)
-    if least and not table.refusal and table.ranks != 1 and not _LIKELY_S[0] <= least.seconds <= _LIKELY_S[1]:
-        size, time = units.format_size(least.size_bytes), units.format_time(least.seconds)
-        yield Note(code="unit-doubtful", text=f"{size} in {time} is far from what a network takes: check the unit")
+    small = [point.seconds for point in table.points if point.size_bytes <= _SMALL_BYTES and point not in odd]
+    least_s = min([*small, *(each.value for each in table.figures if each.of == "latency")], default=None)
+    if least_s and not table.refusal and table.ranks != 1 and not _LIKELY_S[0] <= least_s <= _LIKELY_S[1]:
+        time = units.format_time(least_s)
+        yield Note(code="unit-doubtful", text=f"{time} is far from what a small message takes: check the unit")
 
 
 def host_timed(table: Table, why: str) -> Table:

@@ -83,7 +83,7 @@ class _Run:
             quantity="isolated",
             size_is="message" if op in _WHOLE else "",
             label=name.replace("_", "-"),
-            points=tuple(self.sweep.points),
+            points=self.sweep.trusted(),
             notes=(*self._notes(), *self.sweep.ranks(op, self.ranks)[1]),
             skipped=tuple(self.sweep.skipped),
         )

@@ -72,7 +72,7 @@ class _File:
             size_is="message",
             dtype=dtype,
             label=", ".join(filter(None, (f"scope {scope}" if scope else "", redop if redop != "sum" else ""))),
-            points=tuple(sweep.points),
+            points=sweep.trusted(),
             notes=(*told, *_notes(scope)),
             skipped=tuple(sweep.skipped),
         )

@@ -66,7 +66,7 @@ class _File:
             quantity="back_to_back",
             size_is="total" if op in _TOTAL else "message" if op else "",
             dtype=dtype,
-            points=tuple(sweep.points),
+            points=sweep.trusted(),
             notes=(_QUANTILES, *told),
             skipped=tuple(sweep.skipped),
         )

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, Final
 
 from nhalf.evidence.readers.columns import Event, skip, timed, why_cut
 from nhalf.evidence.readers.inference import Ratio, ratio, settled
-from nhalf.evidence.readers.numerals import integer, real, size
+from nhalf.evidence.readers.numerals import half_step, integer, real, size
+from nhalf.evidence.table import Skipped
 
 if TYPE_CHECKING:
     from nhalf.collective import Op
-    from nhalf.evidence.table import Note, Point, Skipped
+    from nhalf.evidence.table import Note, Point
+
+_SLACK: Final = 0.1  # relative; a mangled row misses by far more
+_FEW: Final = 0.2  # of the rows
 
 
 @dataclass(slots=True)
 class Sweep:
-    """The rows of one table of a tool that prints a size, a time, and maybe algbw and busbw."""
+    """The rows of one table of a tool that prints a size, a time, and maybe algbw and busbw.
+
+    `moved` bounds, for each point with a bandwidth, the printed bandwidth times its time over its size: a unit, so the
+    same for all.
+    """
 
     source: str
     points: list[Point] = field(default_factory=list)
     pairs: list[tuple[str, str]] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    moved: dict[Point, tuple[float, float]] = field(default_factory=dict)
 
     def add(self, event: Event, *, time: str, unit: float, least: str = "", most: str = "") -> None:
         """Take a row: its `size`, the column `time` in `unit` [s], the extremes of it, `algbw`, `busbw` and `check`."""
@@ -38,12 +49,32 @@ class Sweep:
             self.skipped.append(skip(line, self.source, f"{values[time]!r} is not a time above 0"))
             return
         self.points.append(point)
+        rate = values.get("algbw") or values.get("bandwidth") or ""
+        value = real(rate)
+        if value is not None and value > (half := half_step(rate)):
+            least_s, most_s = point.low_s or point.seconds, point.high_s or point.seconds
+            self.moved[point] = (value - half) * least_s / bytes_, (value + half) * most_s / bytes_
         if "algbw" in values and "busbw" in values:
             self.pairs.append((values["algbw"], values["busbw"]))
 
     def cut(self, event: Event) -> None:
         """Take a row that does not fit its header."""
         self.skipped.append(skip(event.line, self.source, why_cut(event)))
+
+    def trusted(self) -> tuple[Point, ...]:
+        """Return the points without those whose bandwidth contradicts size and time, where it agrees for most."""
+        if not self.moved:
+            return tuple(self.points)
+        middle = median(math.sqrt(low * high) for low, high in self.moved.values())
+        odd = {
+            point for point, (low, high) in self.moved.items()
+            if low > (1.0 + _SLACK) * middle or high < (1.0 - _SLACK) * middle
+        }  # fmt: skip
+        if len(odd) > _FEW * len(self.moved):
+            return tuple(self.points)
+        why = "its size, time and bandwidth contradict each other: the row is damaged"
+        self.skipped += [Skipped(file=self.source, line=point.line, why=why) for point in odd]
+        return tuple(point for point in self.points if point not in odd)
 
     @property
     def ratio(self) -> Ratio | None:

@@ -1,0 +1,128 @@
+"""The app in a real browser: every control is used, and what is shown is what the command says."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.cli.command import invoke
+from tests.docs.browser import Browser, chromium
+from tests.served import Served
+
+from nhalf.app.server import Settings
+from nhalf.cli.asking import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PROGRAM = chromium()
+pytestmark = [
+    pytest.mark.chromium,
+    pytest.mark.skipif(PROGRAM is None, reason="no Chromium or Chrome here: apt-get install chromium"),
+]
+READY = "document.body?.dataset.ready === 'yes'"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    found = Served(Settings(ask=ask))
+    yield found
+    found.server.should_exit = True
+
+
+@pytest.fixture(scope="module")
+def browser(served: Served) -> Iterator[Browser]:
+    assert PROGRAM is not None
+    with Browser(PROGRAM) as found:
+        found.visit(f"http://127.0.0.1:{served.port}/?batch=5", until=READY)
+        yield found
+
+
+def moved(browser: Browser, selector: str, value: str) -> None:
+    """Move a control as a hand does, and wait for the next panel."""
+    browser.run("window.before = panel")
+    browser.run(
+        f"(() => {{ const c = document.querySelector({selector!r});"
+        f" if (c.type === 'checkbox') c.checked = {value!r} === '1'; else c.value = {value!r};"
+        " for (const kind of ['input', 'change']) c.dispatchEvent(new Event(kind, {bubbles: true})); })()"
+    )
+    browser.wait("panel !== window.before")
+
+
+def shown(browser: Browser) -> list[dict[str, str]]:
+    """Return the rows of the table of numbers, each cell by its key as it was sent."""
+    found: list[dict[str, str]] = browser.run(
+        "[...document.querySelectorAll('#numbers tr')].slice(1).map(r => Object.fromEntries("
+        "[...r.children].map(c => [c.dataset.key, c.dataset.value])))"
+    )
+    return found
+
+
+def test_two_hundred_numbers_are_those_of_the_copied_command(browser: Browser) -> None:
+    moved(browser, "[data-path$='intra_node.latency_s']", "2")
+    words = shlex.split(browser.run("command()"))
+    assert words[:2] == ["nhalf", "decode"]
+    document = invoke(*words[1:], "--json").document
+    expected = {(row["layout"], f"{row['batch']:g}"): row for row in document["rows"]}
+    compared = 0
+    for row in shown(browser):
+        other = expected[row["layout"], row["batch"]]
+        for key, text in row.items():
+            if isinstance(other[key], int | float):
+                assert float(text) == pytest.approx(other[key], rel=1e-12), key
+                compared += 1
+            else:
+                assert text == str(other[key])
+    assert compared >= 150
+    for panel in ("curve", "bars", "reduce", "map", "advice"):
+        assert browser.run(f"document.getElementById('{panel}').innerHTML.length") > 300, panel
+
+
+def test_every_control_changes_what_is_shown(browser: Browser) -> None:
+    for selector, value in (
+        ("[name=model]", "qwen3-32b"), ("[name=on]", "h200-sxm"), ("[name=weights]", "bf16"), ("[name=tp]", "1,2,4,8"),
+        ("[name=engine]", "sglang"), ("[name=batch]", "7"), ("[name=context]", "12"), ("[name=fuse_norm]", "1"),
+        ("[name=two_batch_overlap]", "1"), ("[name=quantised_all_reduce]", "1"),
+        ("[data-path$='memory_bandwidth_bytes_per_s']", "1"), ("[data-path$='intra_node.bandwidth_bytes_per_s']", "-3"),
+    ):  # fmt: skip
+        before = shown(browser)
+        moved(browser, selector, value)
+        assert browser.run("document.getElementById('problem').textContent") == "", selector
+        assert shown(browser) != before, selector
+
+
+def test_the_address_holds_the_whole_question(browser: Browser, served: Served) -> None:
+    before, address = shown(browser), browser.run("location.href")
+    browser.visit("about:blank", until="location.href === 'about:blank'")
+    browser.visit(address, until=f"location.href === {address!r} && {READY}")
+    assert shown(browser) == before
+    assert address.startswith(f"http://127.0.0.1:{served.port}/?")
+
+
+def test_the_tabs_answer(browser: Browser) -> None:
+    for tab, says in (("plan", "Run "), ("crossover", "all-reduce"), ("simulate", "ring")):
+        browser.run("document.getElementById('screen').textContent = ''")
+        browser.run(f"document.querySelector('[data-tab={tab}]').click()")
+        browser.wait("document.getElementById('screen').textContent.length > 20")
+        assert says in browser.run("document.getElementById('screen').textContent"), tab
+    browser.run("document.querySelector('[data-tab=step]').click()")
+
+
+def test_it_is_quiet_asks_nobody_else_and_names_every_control(browser: Browser, served: Served) -> None:
+    assert browser.complaints == []
+    assert all(url.startswith(f"http://127.0.0.1:{served.port}/") for url in browser.requests)
+    unnamed = browser.run(
+        "[...document.querySelectorAll('select, input, button')].filter(c => !(c.labels?.length || c.textContent.trim()"
+        " || c.getAttribute('aria-label'))).map(c => c.outerHTML)"
+    )
+    assert unnamed == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_fits(browser: Browser, width: int, tmp_path: Path) -> None:
+    browser.resize(width, 900)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    browser.picture(tmp_path / "app.png")
+    assert (tmp_path / "app.png").stat().st_size > 10_000
