@@ -76,6 +76,7 @@ MUTANTS: Final = tuple(
         ("evidence/series.py", "_FALL: Final = 1.2", "_FALL: Final = 1.1", _DOUBTS),
         ("evidence/identify.py", "ON_FLOOR: Final = 1.5", "ON_FLOOR: Final = 1.7", _DOUBTS),
         ("evidence/identify.py", "ON_CEILING: Final = 4.0", "ON_CEILING: Final = 3.0", _DOUBTS),
+        ("evidence/identify.py", "SMALL: Final = 4096.0", "SMALL: Final = 8192.0", _DOUBTS),
         ("evidence/identify.py", "DECADE: Final = 10.0", "DECADE: Final = 9.0", _DOUBTS),
         ("evidence/comparison.py", "LAUNCH_NOISE: Final = 0.03", "LAUNCH_NOISE: Final = 0.015", _DOUBTS),
         ("evidence/checks.py", "_SLOW_FLOOR: Final = 3.0", "_SLOW_FLOOR: Final = 3.5", _DOUBTS),

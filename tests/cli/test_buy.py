@@ -69,7 +69,7 @@ def test_nothing_helps_is_a_normal_answer() -> None:
     result = detailed(*job)
     assert result.code == 0
     text = " ".join(result.out.split())
-    assert text.startswith("Nothing on this list helps: nvlink.latency=x0.5 saves 0.82 %, within the model's error")
+    assert text.startswith("Nothing on this list helps: nvlink.latency=x0.5 saves 0.83 %, within the model's error")
     idle = "nic=800Gb/s changes nothing here: TP8 stays inside a node; ask with --tp 16."
     assert f"{idle} Interactive use, batch 1: nothing on this list helps: " in text
     assert "of your step is per-layer overhead" in text

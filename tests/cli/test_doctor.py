@@ -174,6 +174,14 @@ def test_a_baseline_says_since_when() -> None:
     assert change["version_after"] == "2.28.0"
 
 
+def test_a_cluster_of_ones_own_is_the_yardstick() -> None:
+    assert invoke("fit", "slow.txt", "--on", "h100-sxm", "-o", "mine.toml").code == 0
+    document = invoke("doctor", "slow.txt", "--on", "mine.toml", "--json").document
+    assert document["normal"] is True
+    assert document["share_of_measured"] == pytest.approx(1.0, abs=0.02)
+    assert document["share_of_ceiling"] < 0.1
+
+
 def test_fit_prints_the_first_line() -> None:
     lines = invoke("fit", "slow.txt", "--on", "h100-sxm", columns=400).out.splitlines()
     assert lines[0].startswith("Not normal: most likely messages between GPUs go through host memory")

@@ -64,7 +64,7 @@ def test_the_first_screen_is_one_screen(name: str) -> None:
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("Next: nhalf ") for line in lines)
     assert len([line for line in lines if line.startswith("Assumed: ")]) <= 1
-    assert name in ("decode", "trace") or matches(f"first_{name}_80", result.out)
+    assert name in ("decode", "trace", "doctor") or matches(f"first_{name}_80", result.out)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

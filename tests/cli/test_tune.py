@@ -85,7 +85,7 @@ def test_the_cut_off_of_an_engine_is_where_nccl_begins_to_win(tmp_path: Path, fa
     head = "collective,size_bytes,algorithm,protocol,nodes,ranks,latency_us"
     # A path that is slow at first and nearly flat, against a kernel that pays for its bytes.
     rows = [
-        f"allreduce,{size},{name},1,8,{factor * (10 + size / 4e5)}"
+        f"allreduce,{size},{name},1,8,{factor * (8 + size / 1e6)}"
         for size in SIZES
         for name in ("nvls,simple", "default,")
     ]

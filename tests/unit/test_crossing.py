@@ -9,7 +9,7 @@ from nhalf.collective import Op
 from nhalf.evidence.crossing import contests, names
 from nhalf.evidence.fit import Fit, fit
 from nhalf.evidence.table import Point, Table
-from nhalf.loading.fitting import system_of_device
+from nhalf.loading.devices import system_of_device
 from nhalf.report.fit_parts import faster
 
 SIZES = np.exp2(np.arange(10.0, 29.0))

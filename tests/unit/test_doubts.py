@@ -101,7 +101,16 @@ def test_a_latency_needs_three_sizes_within_half_again_the_floor(smallest: float
     (curve,) = of(10 * US, 100 * GB, sizes).curves
     assert curve.on_floor is not refused
     assert curve.latency is not None
-    assert (curve.latency.because == "sizes off the floor") is refused
+    assert curve.latency.low is not None
+    assert curve.latency.low < 0.5 * curve.latency.value  # what is quicker below 180 KB was not run
+
+
+@pytest.mark.parametrize(("smallest", "wide"), [(4096.0, False), (4097.0, True)])
+def test_a_floor_of_sizes_above_4_kib_may_be_that_of_a_slower_protocol(smallest: float, *, wide: bool) -> None:
+    (curve,) = of(10 * US, 100 * GB, np.exp2(np.arange(16.0)) * smallest).curves
+    assert curve.on_floor
+    assert curve.latency is not None
+    assert (curve.latency.because == "sizes off the floor") is wide
 
 
 @pytest.mark.parametrize(("largest", "refused"), [(15.0, True), (17.0, False)])

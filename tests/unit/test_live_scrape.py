@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -77,6 +78,24 @@ def test_numbers_that_cannot_be_say_nothing(mode: str) -> None:
         [watch] = poll.servers()
         assert not watch.seen
         assert watch.gaps
+
+
+def test_dumps_of_ranks_are_put_together(tmp_path: Path) -> None:
+    files = []
+    for rank in range(4):
+        perf = {"coll": "AllReduce", "coll_msg_size_bytes": 16384, "coll_exec_time_us": 15 if rank == 2 else 25}
+        head = {"id": "0x1", "rank": rank}
+        lines = [json.dumps({"header": head, "coll_perf": {**perf, "coll_sn": number}}) for number in range(60)]
+        files.append(tmp_path / f"rank{rank}.log")
+        files[-1].write_text("\n".join(lines))
+    with serving("pages", str(SCRAPES / "vllm-t0.prom")) as url:
+        poll = Poll(targets=[target(url), *(target(str(file)) for file in files)], every=10.0)
+        poll.scrape()
+        poll.close()
+    [watch] = poll.servers()
+    [(_, found)] = watch.calls
+    assert found.slowest == (2,)
+    assert found.wait_s[0] == pytest.approx(10e-6)
 
 
 def test_one_server_that_hangs_does_not_hold_up_another() -> None:

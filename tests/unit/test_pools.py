@@ -85,7 +85,7 @@ def test_without_prompts_there_is_nothing_to_split() -> None:
 
 def test_pools_are_looked_at_only_when_asked_for() -> None:
     base = nhalf.load("llama-3.1-70b", on="h100-sxm", tp=1, weights="fp8", isl=1024, osl=512)
-    assert search(base, 16, Wish()).pools is None
+    assert search(base, 16, Wish(users=4)).pools is None
 
 
 # --- from Python ------------------------------------------------------------------------------------------------------

@@ -329,6 +329,20 @@ def test_repeats_tell_the_noise(tmp_path: Path) -> None:
     assert sweep.default is not None
 
 
+def test_a_folder_of_logs_says_its_paths_by_names_or_by_variables(tmp_path: Path) -> None:
+    rows = "op,size_bytes,ranks,nodes,seconds\nall-reduce,1024,16,2,0.00003\nall-reduce,2048,16,2,0.00004\n"
+    for name in ("tree_ll128.csv", "sweep-nvls_tree-simple.csv", "default.csv"):
+        (tmp_path / name).write_text(rows)
+    log = "NCCL INFO NCCL_ALGO set by environment to Ring\nNCCL INFO NCCL_PROTO set by environment to LL\n"
+    (tmp_path / "run7.csv").write_text(rows + "".join(f"# {line}\n" for line in log.splitlines()))
+    [sweep] = sweeps([str(tmp_path)])
+    assert {str(path) for path in sweep.curves} == {"tree/ll128", "nvls_tree/simple", "ring/ll"}
+    assert sweep.default is not None
+    (tmp_path / "run8.csv").write_text(rows)
+    with pytest.raises(InputError, match="which path was forced"):
+        sweeps([str(tmp_path)])
+
+
 @pytest.mark.parametrize(
     "row",
     ["allreduce,1024,tre,ll,-1,2,16,-1,-1,0,10", "allgather,1024,tree,ll,-1,2,16,-1,-1,0,10",

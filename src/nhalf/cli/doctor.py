@@ -39,7 +39,7 @@ def doctor(logs: tuple[str, ...], limits: tuple[str, ...], junit: str | None, **
     tripped, unknown = judged(found, limits)
     fits = found.normal is True and bool(found.readings)
     after = (
-        next_command.command("fit", {"--fail-if": None})
+        next_command.command("fit", {"--fail-if": None, "--like": found.system})
         if fits
         else next_command.command("doctor", {"--detail": True, **_NOT_AGAIN})
     )

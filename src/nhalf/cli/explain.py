@@ -20,7 +20,7 @@ def explain(words: tuple[str, ...]) -> None:
         return
     canvas = output.canvas()
     if entry is None:
-        glossary.write_list(canvas)
+        glossary.write_list(canvas, keys=output_formats.everything())
     else:
         glossary.write(entry, canvas)
     output.write(canvas.text)

@@ -11,14 +11,14 @@ import click
 from nhalf.cli import flags, next_command, output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.cli.live_screen import refreshing
-from nhalf.errors import InputError, WeakEvidenceError
+from nhalf.errors import WeakEvidenceError
 from nhalf.files.writing import write_text
 from nhalf.live.alerts import rules
 from nhalf.live.answer import answer
 from nhalf.live.expected import Expected
 from nhalf.live.exporter import exposition, serve
-from nhalf.live.polling import MOST_TARGETS, Poll
-from nhalf.live.scrape import target
+from nhalf.live.polling import Poll
+from nhalf.live.scrape import targets
 from nhalf.loading import served
 from nhalf.report import live as report
 from nhalf.report.view import View, write_brief
@@ -49,9 +49,7 @@ def live(urls: tuple[str, ...], *, once: bool, address: str | None, alerts: str 
     """
     apart, stop = served.seconds(every, "--every"), served.seconds(lasts, "--for") if lasts else None
     flags.written_as(learn, ".toml", "a stack, which is written as TOML")
-    if not 1 <= len(set(urls)) <= MOST_TARGETS or len(set(urls)) < len(urls):
-        raise InputError("an address is there twice, or there are too many", where="URL", allowed=f"{MOST_TARGETS}")
-    poll = Poll(targets=[target(url) for url in urls], every=apart)
+    poll = Poll(targets=targets(urls), every=apart)
     notes: list[str] = []
     first = served.Described(model=model, launch=launch, given=given)
 
@@ -65,8 +63,11 @@ def live(urls: tuple[str, ...], *, once: bool, address: str | None, alerts: str 
     def look() -> None:
         poll.scrape()
         _describe(poll, first, notes)
+        if address:  # the exporter's threads read a page, never what is being changed
+            page[0] = exposition(watched().answers)
 
-    exporter = serve(address, lambda: exposition(watched().answers)) if address else None
+    page = [exposition([])]
+    exporter = serve(address, lambda: page[0]) if address else None
     try:
         refreshing(look, lambda: _view(watched()), every=apart, once=once, stop=stop)
     finally:
@@ -79,7 +80,7 @@ def live(urls: tuple[str, ...], *, once: bool, address: str | None, alerts: str 
     if learn:
         _learnt(poll, first, Path(learn))
     if not any(watch.seen for watch in poll.servers()):
-        why = "; ".join(dict.fromkeys(each.why_nothing for each in watched().answers)) or "only dumps of an inspector"
+        why = "; ".join(dict.fromkeys(each.why_nothing for each in watched().answers)) or report.DUMPS
         raise WeakEvidenceError(f"nothing can be said of a token: {why}", where="nhalf live", do="check the address")
 
 
@@ -96,19 +97,15 @@ def _describe(poll: Poll, first: served.Described, notes: list[str]) -> None:
 
 
 def _view(found: Watched) -> View:
-    """Return the answer in every form; rows of CSV are the windows."""
+    """Return the answer in every form; rows of CSV are the windows, and what follows is the watch without an end."""
+    after = next_command.command("live", {"--once": None, "--for": None, "--every": "10s"})
 
     def detail(canvas: Canvas) -> None:
-        write_brief(report.brief(found, next_command=_next()), canvas)
+        write_brief(report.brief(found, next_command=after), canvas)
         report.detail(found, canvas)
 
     return View(document=lambda: report.document(found), rows="history", detail=detail,
-                brief=lambda: report.brief(found, next_command=_next()))  # fmt: skip
-
-
-def _next() -> str:
-    """Return the command to run next: the watch itself, without an end."""
-    return next_command.command("live", {"--once": None, "--for": None, "--every": "10s"})
+                brief=lambda: report.brief(found, next_command=after))  # fmt: skip
 
 
 def _learnt(poll: Poll, first: served.Described, path: Path) -> None:

@@ -11,7 +11,7 @@ from nhalf.catalog.topology import GENERATIONS, lender, machine
 from nhalf.cli import flags, output, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.cli.quantities import Count
-from nhalf.evidence.readers.detection import text_of
+from nhalf.evidence.readers.detection import parsed
 from nhalf.evidence.readers.source import sources
 from nhalf.evidence.readers.topo import read
 from nhalf.report import cluster_file
@@ -37,7 +37,7 @@ def topo(source: str, system: str | None, pcie: int | None, save: str | None) ->
     if save:
         flags.written_as(save, ".toml", "a cluster file, which is TOML")
         system = system or cluster_file.like_of(Path(save))
-    found = machine(read(text_of(log), where=log.name), on=system, pcie=pcie)
+    found = machine(parsed(log, lambda text: read(text, where=log.name)), on=system, pcie=pcie)
     if save:
         like = store.find("system", system, where="--on") if system else ""
         lent = lender(found, like) if like else ""

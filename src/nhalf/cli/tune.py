@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.command(cls=Grouped)
 @click.argument("model", required=False)
 @click.option(
-    "--logs", "logs", multiple=True, metavar="PATH=LOG", help="A forced run: tree/ll=LOG, default=LOG; or a CSV."
+    "--logs", "logs", multiple=True, metavar="PATH=LOG", help="A forced run: tree/ll=LOG, default=LOG; a CSV; a folder."
 )
 @click.option("-o", "--output", "folder", metavar="DIR", help="Where the files go: a folder that does not exist yet.")
 @click.option(

@@ -54,6 +54,11 @@ class Wish:
     exchanges: tuple[Exchange, ...] = ("all-gather", "all-to-all")
     pools: bool = False
 
+    @property
+    def load(self) -> float | None:
+        """Return the load that is stated, in whatever words; None where each layout is looked at at its best."""
+        return self.users or self.rate_per_s or (self.batches[0] if self.batches else None)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidate:

@@ -61,7 +61,7 @@ class Plan:
 
     `nearest` is the point that misses the limits least, where none holds them; `refused` counts the layouts that were
     left out by why; `judged` is the layout of a launch line at its batch, `judged_best` at its best within the limits;
-    `pools` is the best split into prefill and decode, where one was asked for.
+    `pools` is the best split into prefill and decode, where one was asked for, or no load was stated.
     """
 
     gpus: int
@@ -167,7 +167,7 @@ def search(base: Scenario, gpus: int, wish: Wish, judged: tuple[Layout, int | No
         refused=refused,
         judged=None if judged is None else _judged(base, wish, *judged),
         judged_best=None if judged is None else _judged(base, wish, judged[0], None),
-        pools=pools.best(candidates, gpus, wish) if wish.pools else None,
+        pools=pools.best(candidates, gpus, wish) if wish.pools or not wish.load else None,
     )
 
 

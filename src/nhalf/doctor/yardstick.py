@@ -133,16 +133,17 @@ def _span(curve: CurveFit, system: System) -> Span:
 
 
 def _measured(known: Known, op: Op, ranks: int) -> MeasuredCurve | None:
-    """Return the newest curve of NCCL on so many ranks of a node."""
+    """Return the newest curve of NCCL (RCCL) on so many ranks: the user's own before one of a like node."""
     found = [
         curve
         for curve in known.system.curves
-        if (curve.key.library, curve.key.mode, curve.key.op) == ("nccl", Mode.HOST, op)
+        if (curve.key.mode, curve.key.op) == (Mode.HOST, op)
+        and curve.key.library in ("nccl", "rccl")
         and curve.covers(ranks)
         and not curve.flag
         and curve.key.dtype != "int8"
     ]
-    return max(found, key=lambda curve: _version(curve.key.version), default=None)
+    return max(found, key=lambda curve: (not curve.lent_to, _version(curve.key.version)), default=None)
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -160,7 +161,7 @@ def _inside(sizes: Array, curve: MeasuredCurve, known: Known, ranks: int) -> Yar
         times_s=times,
         fixed_s=np.minimum(at.floor_s, times),
         covariance=_carried(sizes, spread),
-        like=f"{ranks} ranks of {curve.key.system} with NCCL {curve.key.version}{lent}",
+        like=f"{ranks} ranks of {curve.key.system} with {curve.key.library.upper()} {curve.key.version}{lent}",
         kind="measured",
         switched=known.system.fabric.topology == Topology.SWITCH and known.library.tuner.has_nvls,
     )

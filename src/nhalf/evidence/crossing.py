@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +23,8 @@ _MOST: Final = 8
 """Curves that are compared with each other: 28 pairs."""
 _STEPS: Final = 400
 _LEAST: Final = 2
+_TELLING: Final = ("label", "name", "ranks", "nodes", "mode", "quantity", "dtype")
+"""Fields of a key that tell curves apart, besides the file, the plainest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +76,22 @@ def contests(curves: Sequence[CurveFit], message_bytes: float | None = None) -> 
 
 
 def names(curves: Sequence[CurveFit]) -> list[str]:
-    """Return the shortest names by which curves differ: the file, else the run, else how they were measured."""
+    """Return the shortest names by which curves differ: the file, the run, or how they were measured; else all."""
     keys = [curve.series.key for curve in curves]
-    parts: list[list[str]] = [
-        [PurePath(key.file).name for key in keys],
-        *([str(getattr(key, field.name) or "") for key in keys] for field in fields(keys[0]) if field.name != "file"),
-    ] if keys else []  # fmt: skip
-    telling = [column for column in parts if len(set(column)) > 1] or parts[:1]
-    for count in range(1, len(telling) + 1):
-        found = [", ".join(filter(None, row)) for row in zip(*telling[:count], strict=True)]
-        if len(set(found)) == len(found):
-            return found
-    return [f"{key} ({place})" for place, key in enumerate(keys, start=1)]
+    columns = [[PurePath(key.file).name for key in keys]]
+    columns += [[_said(name, getattr(key, name)) for key in keys] for name in _TELLING]
+    telling = [column for column in columns if len(set(column)) > 1] or columns[:1]
+    joined = [telling[:count] for count in range(1, len(telling) + 1)]
+    for chosen in ([column] for column in telling), joined:
+        for each in chosen:
+            found = [", ".join(filter(None, row)) for row in zip(*each, strict=True)]
+            if len(set(found)) == len(found) and all(found):
+                return found
+    return [f"{key} ({place})" if len(keys) > 1 else str(key) for place, key in enumerate(keys, start=1)]
+
+
+def _said(name: str, value: object) -> str:
+    return "" if value is None else f"{value} {name}" if name in ("ranks", "nodes") else str(value)
 
 
 def _comparable(one: CurveFit, other: CurveFit) -> bool:

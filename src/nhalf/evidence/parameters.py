@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.evidence.identify import largest
+from nhalf.evidence.identify import SMALL, largest
 from nhalf.evidence.intervals import Doubt, Estimate, estimate, inverted, noise_draws
 from nhalf.evidence.lines import line_times, robust_line
 
@@ -29,15 +29,18 @@ aiconfigurator-core 0.12.0), of which three sizes were left."""
 def latency(series: Series, segment: Segment, line: Line | None = None, *, seen: bool = True) -> Estimate:
     """Return the latency [s] of a segment; the one `line` through the whole sweep, where given, is a doubt too.
 
-    Unless the floor was `seen`, it may be anywhere up to the smallest time, and as many times below.
+    Unless the floor was `seen`, it may be anywhere up to the smallest time, and as many times below; a floor of large
+    sizes may be that of a slower protocol.
     """
     others, doubt = _others(series, segment)
     values = {name: [other.latency_s] for name, other in others.items()}
     if line is not None:
         values["one line"] = [line.latency_s]
-    if not seen:
-        further = max(float(doubt.sizes_bytes[0]) / _QUICKEST, 1.0) ** _BELOW
-        values["sizes off the floor"] = _either_way(segment.latency_s, float(doubt.times_s.min()), further)
+    smallest = float(doubt.sizes_bytes[0])
+    if not seen or smallest > SMALL:
+        nearest = segment.latency_s if seen else float(doubt.times_s.min())
+        further = max(smallest / _QUICKEST, 1.0) ** _BELOW
+        values["sizes off the floor"] = _either_way(segment.latency_s, nearest, further)
     return estimate(segment.latency_s, {name: alphas for name, (alphas, _) in noise_draws(doubt).items()}, values)
 
 

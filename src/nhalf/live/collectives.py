@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from nhalf.breakdown import Array
 
-_MEAN: Final = "nccl_collective_exec_time_microseconds"
+MEAN: Final = "nccl_collective_exec_time_microseconds"
 _SIZE: Final = re.compile(r"([\d.]+)(?:-[\d.]+)?\s*([KMG]?)i?B", re.IGNORECASE)
 _UNITS: Final = {"": 1.0, "K": 1024.0, "M": 1024.0**2, "G": 1024.0**3}
 _OPS: Final = {"allreduce": "all-reduce", "allgather": "all-gather", "reducescatter": "reduce-scatter"}
@@ -66,7 +66,7 @@ def is_inspector(text: str) -> bool:
 
 def calls(text: str) -> Calls:
     """Return the collectives that a dump holds, by operation and size; broken lines are passed over."""
-    if _MEAN in text and not is_inspector(text):
+    if MEAN in text and not is_inspector(text):
         return _means(text)
     groups: dict[tuple[str, int], dict[tuple[str, int], dict[int, float]]] = {}
     for op, size, number, rank, took in _records(text):
@@ -107,7 +107,7 @@ def _of(found: list[dict[int, float]]) -> tuple[float, float, int, int]:
 def _means(text: str) -> Calls:
     """Return the means of a file for the textfile collector; they have no counts, and each rank stands alone."""
     groups: dict[tuple[str, float], list[float]] = {}
-    for each in samples(text, {_MEAN}):
+    for each in samples(text, {MEAN}):
         size = _SIZE.search(each.labels.get("message_size", ""))
         if size is None or each.value <= 0:
             continue

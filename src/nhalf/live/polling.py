@@ -8,6 +8,7 @@ from concurrent.futures import TimeoutError as LateError
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from nhalf.live.collectives import calls
 from nhalf.live.reading import reading, served_model
 from nhalf.live.scrape import TIMEOUT_S, GapError, fetch
 from nhalf.live.watch import Watch
@@ -15,10 +16,8 @@ from nhalf.live.watch import Watch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nhalf.live.reading import Reading
     from nhalf.live.scrape import Target
 
-MOST_TARGETS: Final = 256
 _AT_ONCE: Final = 32
 _SMALL: Final = 256 * 1024
 """The largest page `/v1/models` that is taken [bytes]."""
@@ -49,41 +48,41 @@ class Poll:
         for each in self.targets:
             if each.name not in self._late:
                 self._late[each.name] = self._workers.submit(self._fetched, each)
+        dumped: list[str] = []
         for each in self.targets:
-            self._take(each, self._late[each.name], max(end - time.monotonic(), 0.0))
+            dumped += self._take(each, self._late[each.name], max(end - time.monotonic(), 0.0))
+        if dumped:  # one file a rank: who waits for whom shows in all of them together
+            found = calls("\n".join(dumped))
+            for watch in self.servers() if found.ops else ():
+                watch.calls.append((self.clock(), found))
 
     def _fetched(self, wanted: Target) -> tuple[float, str]:
         """Return when a page was asked for, and its text: counters are of about that moment."""
         at = self.clock()
         return at, fetch(wanted, self.timeout_s)
 
-    def _take(self, wanted: Target, coming: Future[tuple[float, str]], patience: float) -> None:
-        """Hand what comes to its watch."""
+    def _take(self, wanted: Target, coming: Future[tuple[float, str]], patience: float) -> list[str]:
+        """Hand what comes to its watch; return the text of a dump."""
         watch = self.watches[wanted.name]
         try:
             at, text = coming.result(timeout=patience)
         except LateError:
             watch.miss(self.clock(), "its name or its answer takes longer than a scrape may")
-            return
+            return []
         except GapError as error:
             watch.miss(self.clock(), str(error))
             self._late.pop(wanted.name)
-            return
+            return []
         self._late.pop(wanted.name)
         found = reading(text, at)
         if found is None:
             watch.miss(at, "its page holds no metrics that are known")
-        elif found.calls is not None:
-            self._timed(wanted.name, found)
+        elif found.dump:
+            self.dumps.add(wanted.name)
+            return [text]
         else:
             watch.take(found)
-
-    def _timed(self, name: str, found: Reading) -> None:
-        """Hand timed collectives to every server's watch."""
-        self.dumps.add(name)
-        for watch in self.servers():
-            if found.calls is not None and found.calls.ops:
-                watch.calls.append((found.at, found.calls))
+        return []
 
     def servers(self) -> list[Watch]:
         """Return the watches over servers, those of dumps left out."""

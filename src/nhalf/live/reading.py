@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.engines.exports import EXPORTS
-from nhalf.live.collectives import Calls, calls, is_inspector
+from nhalf.live.collectives import MEAN, is_inspector
 from nhalf.live.exposition import samples
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Reading:
     """What a server says at a time `at` [s since 1970]: `totals` that only grow, `levels` of the moment.
 
     `sizes` are steps by the most tokens they hold, `facts` what labels tell, `ranks` the data-parallel ranks that
-    report. `calls` are collectives that an inspector timed. `fresh` says that totals are of this page alone.
+    report. `dump` says that it is of an inspector, `fresh` that totals are of this page alone.
     """
 
     at: float
@@ -41,7 +41,7 @@ class Reading:
     sizes: Mapping[float, float] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
     ranks: int = 1
-    calls: Calls | None = None
+    dump: bool = False
     fresh: bool = False
 
 
@@ -50,10 +50,10 @@ def reading(text: str, at: float) -> Reading | None:
     start = text.lstrip()[:1]
     if start in {"[", "{"}:
         if is_inspector(text):
-            return Reading(at=at, engine="inspector", calls=calls(text))
+            return Reading(at=at, engine="inspector", dump=True)
         return _iterations(text, at)
-    if "nccl_collective_exec_time_microseconds" in text:
-        return Reading(at=at, engine="inspector", calls=calls(text))
+    if MEAN in text:
+        return Reading(at=at, engine="inspector", dump=True)
     engine = next((name for name, export in EXPORTS.items() if export.mark in text), None)
     return None if engine is None else _engine(engine, EXPORTS[engine], text, at)
 

@@ -12,12 +12,15 @@ import socket
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from nhalf.errors import InputError
 from nhalf.files.reading import read_tail
 from nhalf.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LARGEST_BYTES: Final = 8 * 2**20
 """The largest page that is taken [bytes]: those of engines have 10 to 500 kB."""
@@ -25,6 +28,9 @@ TIMEOUT_S: Final = 5.0
 """How long a scrape may take in all [s]."""
 _OK: Final = 200
 _CHUNK: Final = 65_536
+_TAIL_BYTES: Final = 2 * 2**20
+"""What is read of a file, from its end [bytes]: some thousand records of an inspector, which many ranks write."""
+_MOST_TARGETS: Final = 256
 
 
 class GapError(Exception):
@@ -45,6 +51,20 @@ class Target:
     def at(self, path: str) -> Target:
         """Return another page of the same server."""
         return Target(name=self.name, host=self.host, port=self.port, path=path, secure=self.secure)
+
+
+def targets(texts: Sequence[str]) -> list[Target]:
+    """Return the targets that some words name.
+
+    Raises
+    ------
+    InputError
+        One is no target, one is there twice, or there are too many.
+    """
+    if len(set(texts)) < len(texts) or len(texts) > _MOST_TARGETS:
+        what = "an address is there twice, or there are too many"
+        raise InputError(what, where="URL", allowed=f"{_MOST_TARGETS} different ones")
+    return [target(text) for text in texts]
 
 
 def target(text: str) -> Target:
@@ -82,7 +102,7 @@ def fetch(wanted: Target, timeout_s: float = TIMEOUT_S, largest: int = LARGEST_B
     """
     if wanted.file is not None:
         try:
-            return read_tail(wanted.file, largest)
+            return read_tail(wanted.file, min(largest, _TAIL_BYTES))
         except InputError as error:
             raise GapError(error.what) from error
     make = http.client.HTTPSConnection if wanted.secure else http.client.HTTPConnection

@@ -18,6 +18,7 @@ from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.evidence.decode_messages import ACTIVATION_BYTES, ALL_REDUCES_PER_LAYER
 from nhalf.evidence.fit import Fit, fit
 from nhalf.evidence.reading import completed
+from nhalf.loading.devices import system_of_device
 from nhalf.loading.doctor_logs import Everything
 from nhalf.loading.model import transformer_of
 from nhalf.loading.readers import not_empty
@@ -38,15 +39,7 @@ LIMITS: Final = {
 """What --fail-if may limit, with its unit."""
 _HELD: Final = {"bandwidth": "busbw_bytes_per_s", "floor": "floor_s"}
 _EXAMPLES: Final = "'share<60%', 'floor>40us' or 'slow-pairs>=1'"
-_DEVICES: Final = (
-    (r"H100 PCIe", "h100-pcie"), (r"H100 NVL", "h100-nvl-pair"), (r"\bH100", "h100-sxm"), (r"GH200", "gh200-slingshot"),
-    (r"\bH200", "h200-sxm"), (r"GB200", "gb200-nvl72"), (r"GB300", "gb300-nvl72"), (r"\bB200", "b200-sxm"),
-    (r"\bB300", "b300-sxm"), (r"\bA100", "a100-sxm"), (r"\bH20\b", "h20-sxm"), (r"V100.SXM", "v100-sxm"),
-    (r"RTX PRO 6000", "rtx-pro-6000"), (r"\bL40S", "l40s"), (r"MI300X", "mi300x"), (r"MI325X", "mi325x"),
-    (r"MI355X", "mi355x"),
-)  # fmt: skip
-"""The system that the name of a GPU in a log means, where nobody names one."""
-_FABRICS: Final = ((r"AWS Libfabric|EFA", "-efa"), (r"RoCE", "-roce"))
+_FABRICS: Final = ((r"AWS Libfabric|EFA", "-efa"), (r"RoCE", "-roce"), (r"Slingshot|CXI", "-slingshot"))
 _MOST_CURVES: Final = 64
 _BETWEEN: Final = ("tcp", "no-gdr", "rails", "mtu", "nic-affinity")
 """Causes that a log inside one node cannot have: NCCL names its network there too."""
@@ -120,8 +113,8 @@ def _known(
     if name is not None:
         return _of(name, "rccl" if amd else "nccl"), ""
     devices = [table.environment.get("device", "") for table in tables]
-    guess = next((key for device in devices for pattern, key in _DEVICES if re.search(pattern, device)), None)
-    if guess is None:
+    guess = next(filter(None, map(system_of_device, devices)), "")
+    if not guess:
         return None, ""
     known = _of(guess, "rccl" if amd else "nccl")
     if any(is_across(curve, known.system) for curve in curves):

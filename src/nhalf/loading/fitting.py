@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ from nhalf.evidence.comparison import compare
 from nhalf.evidence.decode_messages import ACTIVATION_BYTES, marks
 from nhalf.evidence.fit import fit
 from nhalf.evidence.reading import completed
+from nhalf.loading.devices import system_of_device
 from nhalf.loading.model import transformer_of
 from nhalf.loading.readers import not_empty
 
@@ -32,8 +32,6 @@ BATCHES = "1,8,64"
 """The batches whose messages are marked where none are named."""
 THEMSELVES: Final = "FILE..."
 """What `--compare` alone stands for: the logs that are named are compared with the first of them."""
-_BOARDS: Final = ("pcie", "nvl")
-"""Forms of a device that have links of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -151,22 +149,6 @@ def used_for(model: str | None, said: Told, found: Fit) -> dict[str, Any]:
     if system is not None:
         answer |= {"system": system.name, "devices_per_node": system.fabric.devices_per_node}
     return {**answer, "like": "" if system is not None else "h100-sxm"}
-
-
-def system_of_device(device: str) -> str:
-    """Return the system of the catalogue whose devices have a name such as `NVIDIA B200`, empty where none has.
-
-    Of several it is the plainest: the name with most words of the device's, then the shortest.
-    """
-    words = re.findall(r"[a-z0-9]+", device.lower())
-    best, most = "", 0
-    for name in sorted(store.names("system"), key=lambda name: (len(name), name)):
-        parts = name.split("-")
-        model = next((part for part in parts if part[-1:].isdigit() or part[:2] == "mi" or part == "l40s"), "")
-        shared = sum(any(word.startswith(part) for word in words) for part in parts if len(part) > 1)
-        if model in words and shared > most and all(word in parts for word in words if word in _BOARDS):
-            best, most = name, shared
-    return best
 
 
 def compared(logs: Sequence[str], other: str | None, said: Told, found: Fit) -> tuple[Comparison | None, Fit]:

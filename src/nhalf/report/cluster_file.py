@@ -16,7 +16,7 @@ from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.files.reading import parse_toml, read_text
 from nhalf.files.toml import dumped
 from nhalf.files.writing import write_text
-from nhalf.loading.fitting import system_of_device
+from nhalf.loading.devices import system_of_device
 from nhalf.loading.measurements import measurements, size_text, time_text
 from nhalf.report.calibrate import stack, stack_file
 from nhalf.report.fit_links import link_tables

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nhalf.report.fit_answer import Answer
 
 _SIZES: Final = 5
-_CURVES, _CONTESTS, _DOUBTS, _UNREAD = 8, 4, 3, 2
+_CURVES, _CONTESTS, _DOUBTS, _UNREAD = 8, 3, 3, 2
 _OF_THE_READER: Final = (
     "switch", "one-line", "gap", "op-inferred", "ranks-inferred", "size-total", "nodes-unknown", "given",
     "library-choice", "predicted", "repeated-lines", "size-per-rank",

@@ -93,8 +93,8 @@ def write(entry: Entry, canvas: Canvas) -> None:
         canvas.styled(f"See: {', '.join(entry.see)}.", "dim")
 
 
-def write_list(canvas: Canvas) -> None:
-    """Write all words, those of notes and of keys apart."""
+def write_list(canvas: Canvas, *, keys: bool) -> None:
+    """Write all words, those of notes apart; the `keys` of documents are written out or counted."""
     known = entries().values()
     canvas.styled("Words that nhalf uses. nhalf explain WORD says more.", "bold")
     canvas.blank()
@@ -102,7 +102,11 @@ def write_list(canvas: Canvas) -> None:
     canvas.blank()
     canvas.paragraph("Notes: " + ", ".join(entry.word for entry in known if entry.code and entry.listed), indent="  ")
     canvas.blank()
-    canvas.paragraph("Keys: " + ", ".join(entry.word for entry in known if entry.keys), indent="  ")
+    of_keys = [entry.word for entry in known if entry.keys]
+    if keys:
+        canvas.paragraph("Keys: " + ", ".join(of_keys), indent="  ")
+    else:
+        canvas.paragraph(f"{len(of_keys)} keys of documents and tables, such as tpot_low_s: --detail lists them.")
 
 
 def document(shown: list[Entry]) -> dict[str, Any]:

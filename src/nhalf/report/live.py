@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nhalf.live.watch import Seen, Watch
     from nhalf.report.canvas import Canvas
 
+DUMPS: Final = "only dumps of an inspector are named, and no server"
 _FINDINGS: Final = 4
 _CALM: Final = ("as-predicted", "below-prediction", "fuller-batch", "longer-prompts", "faster")
 _MS: Final = 1e3
@@ -137,6 +138,8 @@ def _stamp(at: float) -> str | None:
 
 def brief(found: Watched, *, next_command: str) -> Brief:
     """Return the first screen: the worst server's token, its parts, and what was found."""
+    if not found.answers:
+        return Brief(verdict=[f"Nothing can be said of a token: {DUMPS}."], warn=True, next_command=next_command)
     worst = found.answers[0]
     others = [_line(each) for each in found.answers[1:4]]
     if worst.seen is None:

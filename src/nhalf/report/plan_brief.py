@@ -13,7 +13,7 @@ from nhalf.predict.routed import measured_ways
 from nhalf.report.fields import count, waits_line
 from nhalf.report.plan import Asked, served
 from nhalf.report.plan_several import comparison
-from nhalf.report.plan_words import GOALS, judgement, limits, tenths, token_columns, verdict
+from nhalf.report.plan_words import GOALS, judgement, limits, tenths, token_columns, verdict, wins_apart
 from nhalf.report.view import Bars, Brief, percent
 from nhalf.report.words import COSTS, assumed, span
 
@@ -43,7 +43,7 @@ def brief(plan: Plan, asked: Asked) -> Brief:
         title=f"{chosen.scenario.transformer.name} on {plan.gpus} {asked.system}{_lengths(chosen)}",
         bars=_bars(plan, rows),
         notes=_notes(plan, rows),
-        closing=[*_waits(plan, chosen), *_runner_up(plan), *_even(plan, chosen)],
+        closing=[*_waits(plan, chosen), *wins_apart(plan), *_runner_up(plan), *_even(plan, chosen)],
         commands=_launch(plan, asked),
         assumed=assumed(chosen, asked.defaults),
         next_command=asked.next_command,

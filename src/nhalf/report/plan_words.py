@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.decide.candidates import Choice
+    from nhalf.decide.pools import Pools
     from nhalf.decide.search import Plan, Rule
     from nhalf.loading import Default
     from nhalf.loading.launch import Launched
@@ -214,10 +215,28 @@ def apart(plan: Plan) -> str:
     )
     if chosen is None or plan.wish.goal == "latency":
         return f"{text}."
-    gain = found.per_gpu / chosen.tokens_per_s_per_gpu - 1
+    gain = _gain_apart(found, chosen)
     if abs(gain) <= TIE:
         return f"{text}. The model cannot tell that from both together."
     return f"{text}. That is {percent(abs(gain))} {'more' if gain > 0 else 'less'} than both together."
+
+
+def _gain_apart(found: Pools, chosen: Choice) -> float:
+    """Return how much more [1] each GPU gives with prefill and decode apart than with both together."""
+    return found.per_gpu / chosen.tokens_per_s_per_gpu - 1
+
+
+def wins_apart(plan: Plan) -> list[str]:
+    """Return which split into prefill and decode gives more than the chosen layout, where the model can tell."""
+    found, chosen = plan.pools, plan.chosen
+    if found is None or chosen is None or plan.wish.goal == "latency" or _gain_apart(found, chosen) <= TIE:
+        return []
+    sides = [
+        f"{side.replicas} x {name(replace(side.candidate.layout, replicas=1))}"
+        for side in (found.prefill, found.decode)
+    ]
+    gain = percent(_gain_apart(found, chosen))
+    return [f"Prefill and decode apart give {gain} more: {sides[0]} prefill, {sides[1]} decode (--pools)."]
 
 
 _EVEN: Final = 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nhalf.errors import InputError, WeakEvidenceError
@@ -37,7 +38,7 @@ class Won:
 
 
 def won(words: Sequence[str]) -> list[Won]:
-    """Return what was won at each size that both arms have; words are `default=LOG` and `tuned=LOG`.
+    """Return what was won at each size of both arms; words are `default=LOG`, `tuned=LOG`, or a LOG of such a name.
 
     Raises
     ------
@@ -49,7 +50,9 @@ def won(words: Sequence[str]) -> list[Won]:
     times: dict[tuple[str, int, float], tuple[list[float], list[float]]] = {}
     for word in words:
         arm, equals, file = word.partition("=")
-        if not equals or arm not in _ARMS:
+        if not equals:
+            arm, file = next((each for each in _ARMS if each in Path(word).stem.casefold()), ""), word
+        if arm not in _ARMS:
             raise InputError(f"{word!r} names no arm", where="--logs", allowed="default=LOG, tuned=LOG")
         for each in read(file, op="all-reduce"):
             key = (str(each.op), each.ranks, each.size_bytes)

@@ -1,7 +1,8 @@
 """Sweeps: measured times by size for each forced path, and for the library's own choice.
 
-A file is named behind its path, `tree/ll=run.log` or `default=run.log`, in any format that `nhalf fit` reads; or it is
-a CSV table with the columns of NVIDIA's `optimize_config.py`, which says the path in each row.
+A file is named behind its path, `tree/ll=run.log` or `default=run.log`, in any format that `nhalf fit` reads; or its
+name (tree_ll.log) or NCCL's variables in it say the path. A CSV table with the columns of NVIDIA's `optimize_config.py`
+says it in each row, and a folder holds several files.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,8 +20,8 @@ import numpy as np
 from nhalf.collective import Op
 from nhalf.errors import InputError
 from nhalf.evidence.reading import read
-from nhalf.files.reading import read_text
-from nhalf.tune.paths import parse
+from nhalf.files.reading import files_in, read_text
+from nhalf.tune.paths import ALGORITHMS, PROTOCOLS, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +33,9 @@ DEFAULT: Final = "default"
 NOISE: Final = 0.03
 """How far two runs of one point differ, where none was repeated [1]."""
 _COLUMNS: Final = ("collective", "size_bytes", "algorithm", "protocol", "latency_us")
+_FORCED: Final = tuple(
+    re.compile(rf"NCCL_{name}(?: set by environment to |=)[\"']?(\w+)") for name in ("ALGO", "PROTO")
+)
 _MOST: Final = 1e13
 
 
@@ -92,19 +97,47 @@ def sweeps(words: Sequence[str], ranks: int | None = None, nodes: int | None = N
 
 def _points(word: str, ranks: int | None, nodes: int | None) -> Iterator[_Point]:
     """Yield the points of one file."""
-    name, equals, file = word.partition("=")
-    if not equals:
-        yield from _table(File(word), ranks, nodes)
+    if File(word).is_dir():
+        for each in files_in(File(word)):
+            yield from _points(str(each), ranks, nodes)
         return
+    name, equals, file = word.partition("=")
+    if not equals or File(word).exists():
+        text = read_text(File(word))
+        if text.partition("\n")[0].replace(" ", "").startswith(_COLUMNS[0]):
+            yield from _table(File(word), text, ranks, nodes)
+            return
+        name, file = _named(File(word), text), word
     path = None if name.casefold() == DEFAULT else parse(name, "--logs")
     for sample in read(file, op="all-reduce", ranks=ranks, nodes=nodes):
         key = Key(str(sample.op), sample.ranks, sample.nodes or nodes or 1)
         yield _checked(_Point(key, path, sample.size_bytes, sample.seconds), file)
 
 
-def _table(file: File, ranks: int | None, nodes: int | None) -> Iterator[_Point]:
+def _named(file: File, text: str) -> str:
+    """Return the path that a log was forced to: by the variables in it, or by its name, such as tree_ll128.log.
+
+    Raises
+    ------
+    InputError
+        Neither says.
+    """
+    stated = [found[1] if (found := each.search(text)) else "" for each in _FORCED]
+    if not all(stated):
+        words = re.findall(r"[a-z0-9]+", file.stem.casefold().replace("nvls_tree", "nvlstree"))
+        short = [name.replace("_", "") for name in ALGORITHMS]
+        stated = [next((word for word in words if word in known), "") for known in (short, PROTOCOLS)]
+        if not any(stated) and DEFAULT in words:
+            return DEFAULT
+    if not all(stated):
+        do = "write tree/ll=FILE, or default=FILE for NCCL's own choice"
+        raise InputError("nothing says which path was forced", where=str(file), do=do)
+    return "/".join(stated)
+
+
+def _table(file: File, text: str, ranks: int | None, nodes: int | None) -> Iterator[_Point]:
     """Yield the points of a CSV table that says the path in each row."""
-    reader = csv.DictReader(io.StringIO(read_text(file)))
+    reader = csv.DictReader(io.StringIO(text))
     missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
     if missing:
         do = "write PATH=FILE for a log: tree/ll=run.log, default=run.log"

@@ -154,7 +154,7 @@ def _constant_words(texts: Sequence[str]) -> tuple[str, ...]:
     filled = [text.lstrip() for text in texts if text and not text.isspace()]
     words = Counter(found[0] for text in filled if (found := _WORD.match(text)))
     enough = 4
-    often = tuple(word for word, count in words.most_common(_HOSTS) if count >= max(enough, _SOME * len(filled)))
-    if any(word.startswith(_OWN_WORDS) for word in often) or sum(words[word] for word in often) < _MANY * len(filled):
-        return ()
-    return often
+    often = tuple(word for word, count in words.most_common(_HOSTS) if count >= max(2, _SOME * len(filled)))
+    lines = sum(words[word] for word in often)
+    own = any(word.startswith(_OWN_WORDS) for word in often)
+    return () if own or lines < max(enough, _MANY * len(filled)) else often

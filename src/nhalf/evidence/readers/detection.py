@@ -6,7 +6,7 @@ import re
 from functools import cache
 from importlib.metadata import entry_points
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from nhalf.errors import InputError, did_you_mean
 from nhalf.evidence.readers import formats
@@ -16,8 +16,9 @@ from nhalf.evidence.readers.source import Source
 from nhalf.evidence.readers.wrapping import rewritten, unwrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
+Parsed = TypeVar("Parsed")
 GROUP: Final = "nhalf.readers"
 """The entry-point group under which a package offers a reader."""
 
@@ -115,6 +116,20 @@ def texts(source: Source) -> Iterator[str]:
     yield text_of(source)
     for before in rewritings(source):
         yield text_of(before)
+
+
+def parsed(source: Source, parse: Callable[[str], Parsed]) -> Parsed:
+    """Return what a function makes of the first text of a file that it takes.
+
+    Raises InputError when it takes none: the one about the text as it is.
+    """
+    problem: InputError | None = None
+    for text in texts(source):
+        try:
+            return parse(text)
+        except InputError as error:
+            problem = problem or error
+    raise problem or InputError("it is empty", where=source.name)
 
 
 def rewritings(source: Source) -> Iterator[Source]:

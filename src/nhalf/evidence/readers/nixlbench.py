@@ -57,7 +57,7 @@ def _spaced(lines: Iterable[Line]) -> Iterator[Line]:
     """Yield the lines with the commas of the CSV form as spaces."""
     separated = False
     for line in lines:
-        separated = separated or line.text.count(",") > 2  # noqa: PLR2004  the table has none
+        separated = separated or ("," in line.text and " " not in line.text.strip())
         yield Line(line.number, line.text.replace(",", " ").replace('"', "")) if separated else line
 
 
