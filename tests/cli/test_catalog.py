@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.cli.command import invoke, matches, refused
+from tests.cli.command import detailed, invoke, matches, refused
+
+from nhalf.report.view import LINES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +33,7 @@ def test_each_kind_is_listed(kind: str) -> None:
     assert result.err == ""
     assert "Next" in result.out
     assert max(map(len, result.out.splitlines())) <= 100
+    assert len(invoke("catalog", kind, columns=80).out.splitlines()) <= LINES
     assert {entry["kind"] for entry in entries(kind)} <= {kind.removesuffix("s"), kind.replace("ies", "y")}
 
 
@@ -111,7 +114,8 @@ def test_the_users_catalogue_adds_and_overrides_and_the_page_says_so(
         encoding="utf-8",
     )
     monkeypatch.setenv("NHALF_CATALOG", str(mine))
-    page = invoke("catalog", "links").out
+    assert " mine+" in invoke("catalog", "links").out.replace("\n", " ")
+    page = detailed("catalog", "links").out
     assert "Yours: NHALF_CATALOG=" in " ".join(page.split())
     assert "adds system mine, link mine and overrides link" in " ".join(page.split())
     assert "\nmine+ " in page
@@ -179,7 +183,7 @@ def test_a_model_shows_what_a_step_hangs_on() -> None:
 @pytest.mark.parametrize("columns", [60, 80])
 def test_no_name_is_broken_in_a_narrow_list(kind: str, columns: int) -> None:
     names = [entry["name"] for entry in invoke("catalog", kind, "--json").document["entries"]]
-    page = invoke("catalog", kind, columns=columns).out
+    page = detailed("catalog", kind, columns=columns).out
     assert max(map(len, page.splitlines())) <= columns
     words = page.split()
     for name in names:

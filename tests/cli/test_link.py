@@ -91,3 +91,12 @@ def test_advice_leads_to_something_right(arguments: tuple[str, ...], words: tupl
     for word in words:
         assert word in message
     assert not_said not in message
+
+
+def test_a_link_may_be_written_with_a_comma_as_everywhere() -> None:
+    assert invoke("link", "5us,400GB/s", "--json").document["half_size_bytes"] == 2e6
+    both = [
+        invoke("collective", "all-reduce", *link, "--ranks", "8", "--csv").out
+        for link in (("5us,400GB/s",), ("5us", "400GB/s"))
+    ]
+    assert both[0] == both[1]

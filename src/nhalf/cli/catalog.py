@@ -31,5 +31,6 @@ def catalog(kind: str | None, name: str | None) -> None:
     if output_formats.write(lambda: report.document(listed, yours=yours, rungs=rungs), report.rows):
         return
     canvas = output.canvas()
-    report.write(listed, canvas, named=name is not None, yours=yours, rungs=rungs)
+    whole = output_formats.everything()
+    report.write(listed, canvas, named=name is not None, yours=yours, rungs=rungs, whole=whole)
     output.write(canvas.text)

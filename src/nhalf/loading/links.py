@@ -23,19 +23,23 @@ TIERS = {"intra-node": "intra_node", "inter-node": "inter_node", "inter-rack": "
 
 
 def link(texts: Sequence[str]) -> tuple[Link, dict[str, Datum]]:
-    """Return the link that `nhalf link` names: LATENCY BANDWIDTH, or one name of the catalogue.
+    """Return the link that `nhalf link` names: LATENCY BANDWIDTH, with a comma or apart, or one name of the catalogue.
 
     Raises
     ------
     InputError
         Neither one name nor two quantities with units.
     """
-    if len(texts) == 1:
+    parts = [part for text in texts for part in re.split(r"[,\s]+", text) if part] or list(texts)
+    if len(parts) == 1:
         from nhalf.catalog import store
 
-        _refuse_half(texts[0])
-        return store.link(texts[0])
-    latency, bandwidth = texts
+        _refuse_half(parts[0])
+        return store.link(parts[0])
+    if len(parts) > 2:  # noqa: PLR2004  a latency and a bandwidth
+        text = " ".join(texts)
+        raise InputError(f"{text!r} is no link", where="nhalf link", allowed="5us,400GB/s, or a name of the catalogue")
+    latency, bandwidth = parts
     found = Link(latency, bandwidth)
     given = {"latency_s": (latency, "s"), "bandwidth_bytes_per_s": (bandwidth, "bytes/s")}
     return found, {

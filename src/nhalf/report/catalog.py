@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
@@ -21,14 +22,20 @@ _FEW = 3
 _DOUBTFUL = ("assumed", "fitted")
 _BAR = 24
 """The widest bar of the ladder, in characters."""
+
+
+_ON_A_SCREEN = 16
+"""Things that a list has room for on one screen."""
 _MARKS = {"added": "+", "overridden": "*", "": ""}
 
 
 def write(
-    listed: Sequence[Listed], canvas: Canvas, *, named: bool = False, yours: str = "", rungs: Sequence[Rung] = ()
-) -> None:
+    listed: Sequence[Listed], canvas: Canvas, *, named: bool = False, yours: str = "", rungs: Sequence[Rung] = (),
+    whole: bool = True,
+) -> None:  # fmt: skip
     """Write everything in short, a list of one kind, or, where they were `named`, the values of a few things.
 
+    Unless the `whole` is asked for, a list that is longer than a screen is one of names.
     `yours` says what the user's own catalogue adds and overrides; `rungs` are drawn where the hierarchy is listed.
     """
     kinds = list(dict.fromkeys(each.kind for each in listed))
@@ -42,8 +49,14 @@ def write(
         _write_kinds(listed, kinds, canvas)
     elif rungs:
         _write_ladder(listed, rungs, canvas)
-    else:
+    elif whole or len(listed) <= _ON_A_SCREEN:
         _write_list(listed, canvas)
+    else:
+        said = f"{len(listed)} {_plural(kinds[0])} are known; name one to see its values, or add --detail."
+        canvas.paragraph(said, bold=True)
+        names = Counter(f"{each.name.partition('/')[0]}{_MARKS[each.standing]}" for each in listed)
+        shown = [name if count == 1 else f"{name} ({count})" for name, count in names.items()]
+        canvas.paragraph(f"\n{', '.join(shown)}")
     if yours:
         marks = "" if few else " Marked + where added, * where overridden."
         canvas.paragraph(f"\nYours: {yours}{marks}", indent="  ")
