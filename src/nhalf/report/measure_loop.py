@@ -205,7 +205,7 @@ def _each(kind: Kind) -> str:
         return ""
     text = f"{kind.count_per_token} x {kind.name} of {units.format_size(kind.size_bytes, binary=True)}"
     waiting = f" ({units.format_time(kind.wait_s)} of it waiting)" if kind.wait_s else ""
-    text += f" on {kind.ranks} ranks: {units.format_time(kind.time_s + (kind.wait_s or 0.0))}{waiting}"
+    text += f" on {kind.ranks} ranks: {units.format_time(kind.time_s)}{waiting}"
     if kind.alone_s is not None:
         text += f", alone {units.format_time(kind.alone_s)}"
     return text

@@ -107,7 +107,7 @@ def _sure(default: Curve, sweep: Sweep, edges: Array) -> Array:
     off = np.abs(np.log(np.where(np.isnan(known), np.inf, known) / default.time_s))
     runs = np.argmin(off, axis=0)
     times = np.stack([each.at(edges) for each in curves])
-    good = times <= np.nanmin(times, axis=0, initial=np.inf) * (1.0 + margin(sweep))
+    good = times <= np.fmin.reduce(times) * (1.0 + margin(sweep))
     good |= ~np.isfinite(times)
     left = np.clip(np.searchsorted(at, edges, side="right") - 1, 0, len(at) - 1)
     right = np.clip(np.searchsorted(at, edges, side="left"), 0, len(at) - 1)

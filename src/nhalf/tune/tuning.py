@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """The batches that are looked at where none are named."""
 RECORD: Final = "choices.json"
+_HOST: Final = 8
+"""Devices of one host, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,7 @@ class Found:
     def own_kernels(self) -> CutOff | None:
         """Return what an engine runs before NCCL inside a node, and from which size the measured paths beat it."""
         found = OWN.get(self.scenario.stack.engine)
-        inside = [each for each in self.messages if each.key.nodes == 1]
+        inside = [each for each in self.messages if each.span.nodes == 1]
         if found is None or not inside:
             return None
         cap = found.cap(self.scenario.system.device.architecture, inside[0].key.ranks)
@@ -80,10 +82,11 @@ class Found:
             if sweep.kind != "measured" or self.own is None or not sizes:
                 continue
             at = np.array(sizes)
-            ours = np.nanmin(np.stack([each.at(at) for each in sweep.curves.values()]), axis=0)
+            ours = np.fmin.reduce([each.at(at) for each in sweep.curves.values()])  # NaN where none was measured
             for size, time in zip(sizes, ours.tolist(), strict=True):
-                own = _own_s(self.own, sweep.key, size)
-                (beaten if time * (1.0 + margin(sweep)) < own else kept).append(size)
+                if np.isfinite(time):
+                    wins = time * (1.0 + margin(sweep)) < _own_s(self.own, sweep.key, size)
+                    (beaten if wins else kept).append(size)
         return CutOff(engine=found, name=self.scenario.stack.engine, cap=cap, kept=kept, beaten=beaten)
 
     def margins(self) -> list[tuple[Sweep, float]]:
@@ -110,17 +113,25 @@ def tuned(request: Request, logs: Sequence[str]) -> Found:
         raise InputError("no collective of this layout asks a tuner", where="--tp", do="raise --tp")
     keys = list(dict.fromkeys(each.key for each in ours))
     found = sweeps(logs, keys[0].ranks, keys[0].nodes) if logs else by_law(scenario, ours)
+    if scenario.system.fabric.devices_per_node > _HOST:  # NCCL counts hosts, of which an NVLink domain may hold several
+        hosts = {(each.key.op, each.key.ranks): each.key.nodes for each in found}
+        ours = [replace(each, key=each.key._replace(nodes=hosts.get(each.key[:2], each.key.nodes))) for each in ours]
+        keys = list(dict.fromkeys(each.key for each in ours))
     made, kept, warnings = _choices(scenario, ours, found)
     told = [*loaded.warnings, *warnings]
     if logs and not any(each.key in keys for each in kept):
-        seen = ", ".join(f"{key.op} on {key.ranks} ranks of {key.nodes} nodes" for key in [each.key for each in found])
-        want = ", ".join(f"{key.op} on {key.ranks} ranks of {key.nodes} nodes" for key in keys)
+        seen = ", ".join(_where(each.key) for each in found)
+        want = ", ".join(_where(key) for key in keys)
         raise InputError(
             f"the logs are of {seen}", where="--logs", allowed=want, do="choose the layout that was measured"
         )
     own = scenarios(asked).scenarios[0] if request.library is None else None
     return Found(scenario=scenario, messages=ours, sweeps=kept, choices=made, defaults=loaded.defaults, warnings=told,
                  own=own)  # fmt: skip
+
+
+def _where(key: Key) -> str:
+    return f"{key.op} on {key.ranks} ranks of {key.nodes} node{'s' if key.nodes > 1 else ''}"
 
 
 def _own_s(scenario: Scenario, key: Key, size_bytes: float) -> float:

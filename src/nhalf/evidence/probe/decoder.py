@@ -109,14 +109,14 @@ def _first(order: Decode) -> Numbers:
     return found
 
 
-def alone(order: Decode, *, shards: int = 0) -> dict[str, Any]:
+def alone(order: Decode, *, shards: int = 0, clock: Callable[[], float] = _now) -> dict[str, Any]:
     """Return the tokens of the whole model in one process, or with some of its shards only what those take [s]."""
     decoder = Decoder(order, range(shards or order.tp), range(order.layers))
     ids, times, found = _first(order), [], []
     for place in range(order.tokens):
-        begun = _now()
+        begun = clock()
         ids = decoder.chosen(decoder.through(decoder.embedded(ids, place), lambda part: part))
-        times.append(_now() - begun)
+        times.append(clock() - begun)
         found += [int(each) for each in ids]
     return {"ids": found, "times": times}
 

@@ -44,7 +44,7 @@ def described(cell: Cell, loops: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def curves(played: Iterable[Played], nodes: Mapping[int, int]) -> list[dict[str, Any]]:
-    """Return the collectives of the loops as curves: one after another, as a model has them, without their waits."""
+    """Return the collectives of the loops as curves: one after another, as a model has them."""
     found: dict[tuple[Op, tuple[int, ...], str], dict[int, dict[str, Any]]] = {}
     for cell, right, loops in played:
         program = cell.program

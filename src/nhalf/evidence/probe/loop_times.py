@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def played(program: Program, answers: Mapping[int, Any], ahead_ns: Mapping[int, int]) -> dict[str, Any]:
     """Return the medians over the tokens of a visit [ns].
 
-    `token` is the longest rank's; `steps` the transfer and wait of each kind on the path of a token, `calls` the
-    transfer of one call; `late` what each rank cost the others by coming last. Without marks of ranks' own clocks there
+    `token` is the longest rank's; `steps` the transfer and wait of each kind on the path of a token, `calls` what
+    one call takes; `late` what each rank cost the others by coming last. Without marks of ranks' own clocks there
     is no wait, and without any marks (a graph) only the token.
     """
     tokens = np.max([answer["tokens"] for answer in answers.values()], axis=0)
@@ -53,8 +53,7 @@ def played(program: Program, answers: Mapping[int, Any], ahead_ns: Mapping[int, 
         waited = float(np.median(np.sum(wait, axis=0))) if wait else 0.0
         whole = float(np.median(np.sum([step.share * times for step, times in steps], axis=0)))
         found["steps"][name] = [max(whole - waited, 0.0), waited]
-        shares = sum(step.share for step, _ in steps)
-        found["calls"][name] = max(float(np.median([times for _, times in steps])) - waited / shares, 0.0)
+        found["calls"][name] = float(np.median([times for _, times in steps]))
     found["late"] = dict.fromkeys(answers, 0.0)
     for ranks, each in apart.items():  # means over tokens: who is slow now and then costs as much as who always is
         *_, before, last = sorted((float(np.mean(late)), rank) for rank, late in zip(ranks, each, strict=True))
