@@ -46,15 +46,16 @@ ELSEWHERE = {
     "catalog",
     "completion",
     "explain",
+    "app",
 }
-"""Commands whose tables are tested beside what makes them, or (completion, explain) that have none."""
+"""Commands whose tables are tested beside what makes them, or (completion, explain, app) that have none."""
 
 
 def test_every_command_is_looked_at() -> None:
     assert set(COMMANDS) == {*JOBS, *ELSEWHERE}
 
 
-@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"completion", "explain", "simulate"}))
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"completion", "explain", "simulate", "app"}))
 def test_every_command_with_a_table_has_all_forms(command: str) -> None:
     text = invoke(command, "--help").out
     assert all(flag in text for flag in ("--json", "--csv", "--md"))

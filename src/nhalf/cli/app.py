@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import click
@@ -41,11 +42,12 @@ def app(bind: str, port: int, files: tuple[str, ...]) -> None:
     settings = Settings(host=bind, opened=opened, ask=ask)
     if not settings.local:
         settings = Settings(host=bind, opened=opened, ask=ask, token=token())
-    config = uvicorn.Config(application(settings), host=bind, port=port, log_level="warning", access_log=False)
+    config = uvicorn.Config(application(settings), log_level="warning", access_log=False)
     try:
-        listening = config.bind_socket()
-    except SystemExit as error:
-        raise InputError(f"{bind}:{port} cannot be listened on", where="--port", do="take another one") from error
+        listening = socket.create_server((bind, port), family=socket.AF_INET6 if ":" in bind else socket.AF_INET)
+    except (OSError, OverflowError) as error:
+        why = str(getattr(error, "strerror", None) or error).partition(" (while")[0]
+        raise InputError(f"{bind}:{port} cannot be listened on: {why}", where="--port", do="take another") from error
     found = listening.getsockname()[1]
     word = f"?token={settings.token}" if settings.token else ""
     name = f"[{bind}]" if ":" in bind else bind
