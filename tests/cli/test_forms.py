@@ -46,6 +46,7 @@ ELSEWHERE = {
     "catalog",
     "completion",
     "explain",
+    "lab",
     "app",
 }
 """Commands whose tables are tested beside what makes them, or (completion, explain, app) that have none."""

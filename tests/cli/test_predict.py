@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
 from tests.cli.command import invoke, refused
 
 from nhalf.loading.golden import SERVING
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NEW = ["predicted_tpot_s", "low_s", "high_s", "ttft_low_s", "ttft_high_s", "binding", "refused"]
 RUNS = """\
@@ -26,8 +23,9 @@ c,openai/gpt-oss-120b,b200_sxm,trtllm,mxfp4,1024,1024,64,1,0.1,0.012,
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    path = tmp_path / "runs.csv"
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # so that a screen has short names
+    path = Path("runs.csv")
     path.write_text(RUNS, encoding="utf-8")
     return path
 
@@ -58,8 +56,8 @@ def test_what_was_measured_passes_through_and_is_not_read(runs: Path) -> None:
     assert [[row[name] for name in NEW] for row in plain] == [[row[name] for name in NEW] for row in spoiled]
 
 
-def test_with_a_file_the_page_says_what_was_done(runs: Path, tmp_path: Path) -> None:
-    target = tmp_path / "out.csv"
+def test_with_a_file_the_page_says_what_was_done(runs: Path) -> None:
+    target = Path("out.csv")
     result = invoke("predict", str(runs), "-o", str(target))
     assert result.code == 0
     page = result.out.splitlines()
