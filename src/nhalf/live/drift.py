@@ -36,7 +36,7 @@ _CLIP: Final = 3.0
 """One window counts for so many standard deviations at most: one that went wrong is no drift."""
 _BACK: Final = 24
 """Windows that are waited for before the regression learns from one: a change is in none of them when it is found."""
-_LEARN: Final = 18
+_LEARN: Final = 30
 """Windows after which the test begins."""
 _MEMORY: Final = 2000.0
 """Windows that the regression remembers: it follows what changes within hours."""
