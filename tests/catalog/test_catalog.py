@@ -43,6 +43,7 @@ WIDER = {
     "link": {"s": (1e-7, 0.1), "bytes/s": (1e8, 2e12)},
     "hierarchy": {"s": (1e-10, 0.1), "bytes/s": (1e9, 1e15)},
     "model": {"1": (1e8, 1e13)},
+    "engine": {"s": (1e-7, 0.1)},
     "curve": {"s": (1e-6, 1e-3), "bytes": (1e3, 1e11), "bytes/s": (1e8, 1e13)},
 }
 """Where a kind of thing reaches further than the figures of a server do; everything else keeps to UNITS."""

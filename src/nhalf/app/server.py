@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from nhalf.app.asked import COMMANDS, Opened, checked, scenarios, split
 from nhalf.app.panel import SLIDERS, panel
 from nhalf.catalog import store
+from nhalf.engines import ENGINES
 from nhalf.errors import InputError, NhalfError
 from nhalf.printable import shown
 from nhalf.report import glossary
@@ -38,7 +39,6 @@ _POLICY: Final = (
 _COOKIE: Final = "nhalf"
 _LONGEST_QUERY: Final = 8000
 _LARGEST_FILE: Final = 32_000_000
-_ENGINES: Final = ("vllm", "sglang", "trtllm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ def _names(request: Request) -> dict[str, Any]:
     return {
         "models": sorted(store.names("model")),
         "systems": [*settings.opened.files, *sorted(store.names("system"))],
-        "engines": list(_ENGINES),
+        "engines": list(ENGINES),
         "sliders": SLIDERS,
         "words": {entry.word: entry.says for entry in glossary.entries().values() if entry.listed},
     }

@@ -19,6 +19,7 @@ from nhalf.curve.moved import filled, is_sparse
 from nhalf.errors import InputError
 from nhalf.layout import Group
 from nhalf.loading.defaults import Default
+from nhalf.loading.inputs import BY_NAME
 from nhalf.loading.stack_file import StackFile, of_tables
 from nhalf.predict.communication import carried, collective
 from nhalf.printable import shown
@@ -217,7 +218,9 @@ def _of_file(scenario: Scenario, curves: Sequence[MeasuredCurve], *, library_ope
 def moved_curve(system: System, library: str, mode: Mode, op: Op, ranks: int) -> MeasuredCurve | None:
     """Return a cluster's own curve of another rank count or number of nodes, moved there by the law; None without."""
     own = of_cluster(system.curves, library, mode)
-    stack = store.stack("vllm", library=library, mode=mode, architecture=system.device.architecture)[0]
+    stack = store.stack(BY_NAME["engine"].default, library=library, mode=mode, architecture=system.device.architecture)[
+        0
+    ]
     known = replace(system, curves=of_library(system.curves, library, mode))
     found = carried(known, stack, op, Group(ranks=ranks), _DENSE) if own else None
     first = next((curve for curve in own if curve.key.op == op), None)
