@@ -82,9 +82,12 @@ def _notes(found: tuning.Found) -> list[str]:
 
 def _show(answer: Tuned, folder: str | None) -> None:
     """Show the answer in the form that is asked for."""
-    after = (
-        f"sh {folder}/measure.sh" if folder and answer.acting else next_command.command("tune", {"--output": "tuned"})
-    )
+    if folder and answer.acting:
+        after = f"sh {folder}/measure.sh"
+    elif folder:
+        after = next_command.command("tune", {"--logs": "sweep.csv"})
+    else:
+        after = next_command.command("tune", {"--output": "tuned"})
 
     def first() -> Brief:
         return report.brief(answer, next_command=after)

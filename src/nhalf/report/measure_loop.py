@@ -133,7 +133,7 @@ def _number(row: Row) -> str:
         if value is not None
     ]
     ends = (
-        f" (95 %: {units.format_time(row.low_s)} to {units.format_time(row.high_s)})"
+        f"; in all {units.format_time(row.low_s)} to {units.format_time(row.high_s)} (95 %)"
         if row.low_s and row.high_s
         else ""
     )

@@ -108,7 +108,8 @@ def _row(each: Choice) -> list[str]:
         else f"{milliseconds(each.low_s)} to {milliseconds(each.high_s)}"
     )
     path = str(each.bin.path) if each.bin.path else "NCCL's own"
-    return [f"{each.key.op} x{each.key.ranks}", f"{each.bin.start:,}", f"{each.bin.end:,}", path, each.kind, gain, ends]
+    sizes = [units.format_size(size, binary=True) for size in (each.bin.start, each.bin.end)]
+    return [f"{each.key.op} x{each.key.ranks}", *sizes, path, each.kind, gain, ends]
 
 
 def checked(found: Sequence[Won], tokens: Sequence[dict[str, Any]]) -> dict[str, Any]:
