@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.live_histories import FULL, START, Engine, history, steady
 
 import nhalf
@@ -301,8 +302,7 @@ def test_the_exporter_keeps_to_the_format() -> None:
     watch, found = watched("constant-added")
     odd = Answer(name='a"b\\c\nd', engine="vllm", seen=found.seen, parts=found.parts, findings=(), timed=None)
     page = exposition([found, odd])
-    parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is not installed")
-    families = {family.name: family for family in parser.text_string_to_metric_families(page)}
+    families = {family.name: family for family in text_string_to_metric_families(page)}
     steps = {sample.labels["kind"]: sample.value for sample in families["nhalf_step_seconds"].samples}
     assert steps["low"] < steps["predicted"] < steps["high"]
     assert {sample.labels["server"] for sample in families["nhalf_up"].samples} == {"x", 'a"b\\c\nd'}
