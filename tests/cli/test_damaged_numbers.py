@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from tests.cli.command import invoke
 
 from nhalf.collective import Op
+from nhalf.curve.leastsquares import nonnegative
 from nhalf.trace import sizes
 
 if TYPE_CHECKING:
@@ -48,3 +51,25 @@ def test_a_tensor_that_no_device_holds_has_no_size() -> None:
 
 def test_a_name_with_a_null_is_no_file() -> None:
     assert invoke("topo", "\x00").code == 2
+
+
+def test_a_column_of_next_to_nothing_has_no_say() -> None:
+    gram = np.array([[1.0, 1e-160], [1e-160, 1e-300]])
+    with np.errstate(all="raise", under="ignore"):
+        found = nonnegative(gram, np.array([2.0, 1e-150]))
+    assert found[0] == pytest.approx(2.0, rel=1e-3)
+    assert np.isfinite(found).all()
+
+
+def test_a_number_of_ranks_below_one_is_none(tmp_path: Path) -> None:
+    perf = {
+        "coll": "AllReduce",
+        "coll_sn": 1,
+        "coll_msg_size_bytes": 8192,
+        "coll_exec_time_us": 22,
+        "coll_algobw_gbs": 0.37,
+    }
+    record = {"header": {"rank": 0, "n_ranks": -8, "nnodes": 1}, "metadata": {}, "coll_perf": perf}
+    path = tmp_path / "f.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for _ in range(20)))
+    assert invoke("fit", str(path)).code in (0, 2, 4)

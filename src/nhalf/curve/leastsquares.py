@@ -24,6 +24,8 @@ NOISE_FLOOR: Final = 0.01
 _RIDGE: Final = 1e-12
 _ROUNDS: Final = 12
 """Rounds of reweighting at most."""
+_NOTHING: Final = 1e-200
+"""A column whose squares add up to no more has no say: divided by them, damaged logs overflow."""
 _SETTLED: Final = 1e-3
 """Weights that move less than this are final."""
 
@@ -37,7 +39,8 @@ def nonnegative(gram: Array, moment: Array) -> Array:
     Reference: C. L. Lawson and R. J. Hanson, "Solving Least Squares Problems" (1974), chapter 23, for the problem.
     """
     unknowns = moment.shape[-1]
-    scale = np.sqrt(np.maximum(np.einsum("...ii->...i", gram), np.finfo(float).tiny))
+    diagonal = np.einsum("...ii->...i", gram)
+    scale = np.sqrt(np.where(diagonal > _NOTHING, diagonal, 1.0))
     unit_gram = gram / (scale[..., :, None] * scale[..., None, :]) + _RIDGE * np.eye(unknowns)
     unit_moment = moment / scale
     masks = _subsets(unknowns)

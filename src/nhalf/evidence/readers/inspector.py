@@ -80,9 +80,7 @@ def _take(groups: dict[_Key, _Group], line: Line, record: dict[str, Any] | None)
     ranks, nodes = number(header.get("n_ranks")), number(header.get("nnodes"))
     name = "send-recv" if kind == "p2p" else str(measured.get("coll", ""))
     timing = str(measured.get(f"{kind}_timing_source", ""))
-    group = groups.setdefault(
-        _Key(name, int(ranks) if ranks else None, int(nodes) if nodes else None, timing), _Group()
-    )
+    group = groups.setdefault(_Key(name, _counted(ranks), _counted(nodes), timing), _Group())
     seconds = time * MICROSECOND
     if rate := number(measured.get(f"{kind}_algobw_gbs")):
         group.whole.append(rate * GIGABYTE_PER_S * seconds / size)
@@ -119,6 +117,11 @@ def _table(key: _Key, group: _Group, source: str) -> Table:
         notes=tuple(_notes(shares)),
     )
     return table if key.timing in _BY_KERNEL else host_timed(table, key.timing)
+
+
+def _counted(value: float | None) -> int | None:
+    """Return a count, None where it is none."""
+    return int(value) if value is not None and value >= 1 else None
 
 
 def _shares(op: Op | None, ranks: int | None, whole: Sequence[float]) -> int:
