@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,8 @@ from tests.served import Served
 from nhalf.app.asked import COMMANDS, Opened
 from nhalf.app.server import Settings
 from nhalf.cli.asking import ask
+from nhalf.errors import InputError
+from nhalf.files.reading import only, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +115,7 @@ def test_other_hosts_and_long_addresses_are_refused(app: Served) -> None:
 
 
 def test_a_visitor_from_elsewhere_needs_the_word() -> None:
-    served = Served(Settings(host="0.0.0.0", ask=ask, token="secret"))  # noqa: S104, S106  it is what is tested
+    served = Served(Settings(host="0.0.0.0", ask=ask, token="secret"))  # noqa: S104, S106
     assert served.get("/")[0] == 403
     assert served.get("/", {"token": "wrong"})[0] == 403
     status, _, headers = served.ask("GET", "/?token=secret&tab=plan", None, {})
@@ -152,3 +155,36 @@ def test_two_hundred_visitors_at_once_are_all_answered(app: Served) -> None:
     for each in visitors:
         each.join()
     assert answered == [200] * 200
+
+
+@pytest.mark.parametrize(
+    "layout",
+    ["tp=2,links=mine", "tp=2 links=mine", "tp=2,stack=mine", "tp=2,on=mine", "tp=2,system=mine", "links=.env"],
+)
+def test_a_layout_names_no_file_however_it_is_written(
+    app: Served, layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", ".env"):
+        Path(name).write_text("secret = 'hunter2'\n[links.intra-node]\nlatency = '5us'\nbandwidth = '9GB/s'\n")
+    status, text = app.get("/api/compare", {**STEP, "tp": "4", "batch": "1", "layout": layout})
+    assert status == 400
+    assert "may name a file" in json.loads(text)["error"]
+    assert "hunter2" not in text
+
+
+def test_while_some_files_alone_are_read_no_other_is(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(name)
+    with only([str(tmp_path / "one")]):
+        assert read_text(tmp_path / "one") == "one"
+        with pytest.raises(InputError, match="may name a file"):
+            read_text(tmp_path / "two")
+    assert read_text(tmp_path / "two") == "two"
+
+
+def test_a_word_of_any_letters_is_refused_politely() -> None:
+    served = Served(Settings(host="0.0.0.0", ask=ask, token="secret"))  # noqa: S104, S106
+    assert served.get("/", {"token": "\u00e9"})[0] == 403
+    assert served.ask("GET", "/", None, {"Cookie": "nhalf=\u00e9"})[0] == 403
+    served.server.should_exit = True

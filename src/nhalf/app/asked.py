@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +38,7 @@ REPEATED: Final = ("set", "option", "layout")
 _ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "link": ("latency", "bandwidth"), "collective": ("op", "latency", "bandwidth"), "simulate": ("op",),
 }  # fmt: skip
+_RATE: Final = re.compile(r"[KMGT]i?[Bb]/s")
 _LONGEST: Final = 200
 _MOST: Final = 24
 
@@ -91,20 +93,16 @@ def checked(command: str, given: Mapping[str, list[str]], opened: Opened) -> dic
 
 
 def _names_no_file(text: str) -> None:
-    """Refuse a layout or an option that would read a file.
+    """Refuse a layout or an option whose words say that they name a file; whatever else does is not read (`only`).
 
     Raises
     ------
     InputError
-        It would.
+        It does.
     """
-    for word in text.replace("+", " ").split():
+    for word in re.split(r"[\s,+]+", text):
         key, _, value = word.partition("=")
-        if (
-            key.strip() in ("system", "links", "stack")
-            or ".toml" in value
-            or "/" in value.replace("GB/s", "").replace("Gb/s", "").replace("TB/s", "").replace("MB/s", "")
-        ):
+        if key in ("on", "system", "links", "stack") or ".toml" in value or "/" in _RATE.sub("", value):
             raise InputError(f"{word[:40]!r} may name a file", where="option", allowed="what names none")
 
 

@@ -8,26 +8,27 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from nhalf.app.asked import COMMANDS, Opened, checked, scenarios, split
 from nhalf.app.panel import SLIDERS, panel
-from nhalf.catalog import store
+from nhalf.catalog import overlay, store
 from nhalf.engines import ENGINES
 from nhalf.errors import InputError, NhalfError
+from nhalf.files.reading import only
 from nhalf.printable import shown
 from nhalf.report import glossary
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
-
-    from starlette.requests import Request
 
     from nhalf.report.view import Said
 
@@ -45,10 +46,10 @@ _LARGEST_FILE: Final = 32_000_000
 class Settings:
     """Where the app listens, what was opened with it, the word that visitors from elsewhere need, and what `ask`s."""
 
+    ask: Callable[..., Said]
     host: str = "127.0.0.1"
     opened: Opened = field(default_factory=lambda: Opened(files={}))
     token: str = ""
-    ask: Callable[..., Said] | None = None
 
     @property
     def local(self) -> bool:
@@ -56,9 +57,9 @@ class Settings:
         return self.host in _LOCAL
 
 
-def token() -> str:
-    """Return a word that nobody guesses."""
-    return secrets.token_urlsafe(18)
+def token(host: str) -> str:
+    """Return a word that nobody guesses, empty where only this machine can reach the app."""
+    return "" if host in _LOCAL else secrets.token_urlsafe(18)
 
 
 def application(settings: Settings) -> Starlette:
@@ -75,6 +76,7 @@ def application(settings: Settings) -> Starlette:
     )
     made.mount("/static", StaticFiles(directory=STATIC))
     made.state.settings = settings
+    overlay.current()  # what NHALF_CATALOG names is read now: no request opens a file of its own
     made.add_middleware(_Door)
     return made
 
@@ -112,8 +114,6 @@ class _Door:
 
 def _refusal(scope: Mapping[str, Any], settings: Settings) -> Response | None:
     """Return why a request is refused, None where it is not; a right word in the URL becomes a cookie."""
-    from starlette.requests import Request
-
     request = Request(scope)  # type: ignore[arg-type]
     name = request.headers.get("host", "").rsplit(":", 1)[0]
     if settings.local and name not in _LOCAL:
@@ -122,23 +122,31 @@ def _refusal(scope: Mapping[str, Any], settings: Settings) -> Response | None:
         return PlainTextResponse("the address is too long\n", status_code=414)
     if not settings.token:
         return None
-    given = request.query_params.get("token", "")
-    if given and hmac.compare_digest(given, settings.token):
-        kept = "&".join(f"{key}={value}" for key, value in request.query_params.multi_items() if key != "token")
+    if _is_word(request.query_params.get("token", ""), settings):
+        kept = urlencode([(key, value) for key, value in request.query_params.multi_items() if key != "token"])
         answer = RedirectResponse(f"{request.url.path}{'?' if kept else ''}{kept}", status_code=303)
         answer.set_cookie(_COOKIE, settings.token, httponly=True, samesite="strict")
         return answer
-    if hmac.compare_digest(request.cookies.get(_COOKIE, ""), settings.token):
+    if _is_word(request.cookies.get(_COOKIE, ""), settings):
         return None
     return PlainTextResponse("the address lacks the word that nhalf app printed\n", status_code=403)
 
 
+def _is_word(given: str, settings: Settings) -> bool:
+    """Tell whether what a visitor gives is the word."""
+    return hmac.compare_digest(given.encode(), settings.token.encode())
+
+
 def _guarded(work: Callable[[Request], Any]) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that works in a thread and says in one line what is wrong with a request."""
+    """Return an endpoint that works in a thread, reads what was opened alone, and says in one line what is wrong."""
+
+    def worked(request: Request) -> Any:  # noqa: ANN401  what the endpoint answers
+        with only(request.app.state.settings.opened.files.values()):
+            return work(request)
 
     async def endpoint(request: Request) -> Response:
         try:
-            made = await run_in_threadpool(work, request)
+            made = await run_in_threadpool(worked, request)
         except NhalfError as error:
             return JSONResponse({"error": shown(str(error)), "code": error.exit_code}, status_code=400)
         return made if isinstance(made, Response) else JSONResponse(made)
@@ -208,8 +216,12 @@ def _document(request: Request) -> dict[str, Any]:
 @_guarded
 def _screen(request: Request) -> dict[str, Any]:
     """Return the first screen of a command as text."""
-    found = _answered(request)
-    return {"text": found.text(columns=100), "problem": found.problem, "warnings": list(found.warnings)}
+    return _screened(_answered(request))
+
+
+def _screened(said: Said) -> dict[str, Any]:
+    """Return the first screen of an answer, and what is told beside it."""
+    return {"text": said.text(columns=100), "problem": said.problem, "warnings": list(said.warnings)}
 
 
 async def _file(request: Request) -> Response:
@@ -229,8 +241,12 @@ async def _file(request: Request) -> Response:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "dropped.json" if body.lstrip()[:1] in (b"{", b"[") else "dropped.log")
             path.write_bytes(body)
-            found = request.app.state.settings.ask(name, path)
-            text = found.text(columns=100).replace(str(path), "FILE")
-            return {"text": text, "problem": found.problem, "warnings": list(found.warnings)}
+            try:
+                with only([str(path)]):
+                    found = _screened(request.app.state.settings.ask(name, path))
+            except NhalfError as error:
+                error.where = error.where.replace(str(path), "FILE")
+                raise
+            return {**found, "text": found["text"].replace(str(path), "FILE")}
 
     return await _guarded(work)(request)

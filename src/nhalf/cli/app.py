@@ -39,9 +39,7 @@ def app(bind: str, port: int, files: tuple[str, ...]) -> None:
         if not Path(file).is_file():
             raise InputError("there is no such file", where=file, do="name a cluster file")
     opened = Opened(files={Path(file).stem: file for file in files})
-    settings = Settings(host=bind, opened=opened, ask=ask)
-    if not settings.local:
-        settings = Settings(host=bind, opened=opened, ask=ask, token=token())
+    settings = Settings(ask=ask, host=bind, opened=opened, token=token(bind))
     config = uvicorn.Config(application(settings), log_level="warning", access_log=False)
     try:
         listening = socket.create_server((bind, port), family=socket.AF_INET6 if ":" in bind else socket.AF_INET)

@@ -8,10 +8,15 @@ import os
 import re
 import sys
 import tomllib
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 STDIN: Final = "-"
 """The name of standard input, wherever a file is named."""
@@ -43,6 +48,8 @@ _MARKS: Final = (
 _LOOK: Final = 4096  # bytes to tell the encoding from
 _LONG_KEY: Final = re.compile(rf"""(?:\.[ \t]*[\w"'-]{{1,64}}[ \t]*){{{_DEEPEST}}}""")
 _BIG: Final = 10**_MOST_DIGITS
+_OPENED: ContextVar[frozenset[str] | None] = ContextVar("opened", default=None)
+"""The files that may be read; None for all."""
 
 
 class Inflation:
@@ -104,15 +111,29 @@ def encoding(head: bytes) -> str:
     return "utf-8"
 
 
+@contextmanager
+def only(files: Iterable[str]) -> Iterator[None]:
+    """Read no text but that of some files while it lasts, whatever a stranger's words would name."""
+    token = _OPENED.set(frozenset(str(Path(file).expanduser()) for file in files))
+    try:
+        yield
+    finally:
+        _OPENED.reset(token)
+
+
 def read_text(path: Path) -> str:
     """Return the text of a file, in UTF-8, UTF-16 or UTF-32, without its byte order mark; `-` is standard input.
 
     Raises
     ------
     InputError
-        It cannot be read, is no regular file, is too large for what it should be, or is no such text.
+        It cannot be read, is no regular file, is too large for what it should be, is no such text, or is not among
+        those that may be read.
     """
     where = str(path) if len(str(path)) <= _LONGEST_NAME else f"{str(path)[:_LONGEST_NAME]}..."
+    opened = _OPENED.get()
+    if opened is not None and str(path) not in opened:
+        raise InputError("this may name a file that was not opened", where=where, allowed="what names none")
     try:
         if where == STDIN and sys.stdin is not None:
             content = sys.stdin.buffer.read(LARGEST_BYTES + 1)
