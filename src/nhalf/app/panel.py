@@ -8,18 +8,19 @@ import numpy as np
 
 from nhalf.collective import Op
 from nhalf.decide.levers import levers
-from nhalf.decide.regime import TIE, crossover
+from nhalf.decide.regime import TIE, best, crossover
 from nhalf.points import at_batches
 from nhalf.predict.communication import collective
 from nhalf.report.crossover_brief import floor_line
 from nhalf.report.decode_brief import batch_line
-from nhalf.report.document import number
-from nhalf.report.fields import PARTS, record
+from nhalf.report.document import number, taken
+from nhalf.report.fields import record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nhalf.breakdown import Array
+    from nhalf.decide.regime import Crossover
     from nhalf.loading import Loaded
     from nhalf.points import Point
     from nhalf.scenario import Scenario
@@ -41,6 +42,7 @@ SLIDERS: Final = {
 def panel(loaded: Loaded) -> dict[str, Any]:
     """Return what the page shows of some scenarios: rows, what binds, savings, the all-reduce by size, crossovers."""
     layouts = {each.layout.name: each for each in loaded.scenarios}
+    turns = {name: crossover(each) for name, each in layouts.items() if each.layout.tensor_parallel > 1}
     batches = sorted({float(np.mean(each.workload.batch)) for each in loaded.scenarios})
     rows: list[Point] = []
     binds = []
@@ -50,36 +52,37 @@ def panel(loaded: Loaded) -> dict[str, Any]:
         whole = at_batches(scenario, _MAP)
         binds.append({"layout": scenario.layout.name, "binding": whole.binding, "fits_memory": whole.fits_memory})
     rows.sort(key=lambda row: row.batch)
-    first = loaded.scenarios[0]
+    inputs = dict(loaded.scenarios[0].inputs())
     return {
         "rows": [{**record(row), "layout": row.layout_name} for row in rows],
-        "best": [_best([row for row in rows if row.batch == batch], batch) for batch in batches],
+        "best": [_best([row for row in rows if row.batch == batch], batch, turns) for batch in batches],
         "map": {"batches": _MAP.tolist(), "layouts": binds},
-        "all_reduce": [_curve(each) for each in layouts.values() if each.layout.tensor_parallel > 1],
-        "sliders": [{"path": path, "name": name, "value": _value(first, path)} for path, name in SLIDERS.items()],
-        "defaults": [{"flag": each.flag, "value": each.value, "reason": each.reason} for each in loaded.defaults],
+        "all_reduce": [_curve(layouts[name], found) for name, found in turns.items()],
+        "sliders": [
+            {"path": path, "name": name, "value": float(np.mean(inputs[path])) if path in inputs else None}
+            for path, name in SLIDERS.items()
+        ],
+        "defaults": taken(loaded.defaults),
         "warnings": list(loaded.warnings),
-        "parts": list(PARTS),
     }
 
 
-def _value(scenario: Scenario, path: str) -> float | None:
-    """Return an input of a scenario, None where it has none."""
-    inputs = dict(scenario.inputs())
-    return float(np.mean(inputs[path])) if path in inputs else None
-
-
-def _best(rows: Sequence[Point], batch: float) -> dict[str, Any]:
-    """Return which layouts are fastest at a batch, and what would save time there."""
-    fitting = [row for row in rows if row.fits_memory != "no"]
-    if not fitting:
+def _best(rows: Sequence[Point], batch: float, turns: Mapping[str, Crossover]) -> dict[str, Any]:
+    """Return which layouts are fastest at a batch, in the words of decode, and what would save time there."""
+    tied = [rows[index] for index in best([None if row.fits_memory == "no" else row.step_s for row in rows])]
+    if not tied:
         return {"batch": batch, "layouts": [], "savings": []}
-    fastest = min(fitting, key=lambda row: row.step_s)
+    fastest = min(tied, key=lambda row: row.step_s)
+    turn = turns.get(fastest.layout_name)
+    count = fastest.scenario.transformer.block_count
+    lines = [] if turn is None else [
+        floor_line(count, turn.floor_s, fastest.accepted_tokens), batch_line(fastest, turn)
+    ]  # fmt: skip
     return {
         "batch": batch,
-        "layouts": [row.layout_name for row in fitting if row.step_s <= fastest.step_s * (1 + TIE)],
+        "layouts": [row.layout_name for row in tied],
         "fastest": fastest.layout_name,
-        "lines": _lines(fastest),
+        "lines": lines,
         "savings": [
             {"name": each.name, "path": each.path, "share": each.gain, "told": each.gain > TIE}
             for each in sorted(levers(fastest.scenario), key=lambda each: -each.gain)
@@ -87,18 +90,8 @@ def _best(rows: Sequence[Point], batch: float) -> dict[str, Any]:
     }
 
 
-def _lines(row: Point) -> list[str]:
-    """Return the floor of a layout and from which batch on bytes and a wider link count, in the words of decode."""
-    if row.tp == 1:
-        return []
-    found = crossover(row.scenario)
-    count = row.scenario.transformer.block_count
-    return [floor_line(count, found.floor_s, row.accepted_tokens), batch_line(row, found)]
-
-
-def _curve(scenario: Scenario) -> dict[str, Any]:
+def _curve(scenario: Scenario, found: Crossover) -> dict[str, Any]:
     """Return the all-reduce of a layout by size, the message of one sequence, and where it turns."""
-    found = crossover(scenario)
     times = np.asarray(collective(scenario, Op.ALL_REDUCE, scenario.layout.tensor_group, _SIZES).value)
     return {
         "tp": scenario.layout.tensor_parallel,
@@ -106,9 +99,5 @@ def _curve(scenario: Scenario) -> dict[str, Any]:
         "times_s": np.broadcast_to(times, _SIZES.shape).tolist(),
         "message_bytes_per_sequence": found.message_bytes_per_sequence,
         "half_size_bytes": number(found.half_size_bytes),
-        "batch_at_half_size": number(found.batch_at_half_size),
-        "batch_at_double_floor": number(found.batch_at_double_floor),
-        "floor_s": found.floor_s,
-        "count": scenario.transformer.block_count,
         "kind": found.kind,
     }
