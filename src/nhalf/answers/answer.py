@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from nhalf.errors import InputError
+from nhalf.report.view import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,9 +48,7 @@ class Answer:
 
     def table(self) -> list[dict[str, Any]]:
         """Return the rows that `--csv` writes, each by its keys."""
-        document = self.to_dict()
-        rows = document[self._view.rows] if isinstance(self._view.rows, str) else self._view.rows(document)
-        return [dict(row) for row in rows]
+        return [dict(row) for row in rows_of(self.to_dict(), self._view.rows)]
 
     def frame(self) -> Any:  # noqa: ANN401  a polars.DataFrame, an optional dependency
         """Return the rows as a polars frame, without their nested parts.
@@ -85,7 +84,7 @@ class Answer:
             raise InputError("altair is not installed", where="plot()", do=do) from error
         names = list(bars.names) or ["value"]
         values = [
-            {"row": _label(row), "part": name, "value": part, "order": place}
+            {"row": next(iter(row), ""), "part": name, "value": part, "order": place}
             for row, parts in zip(bars.rows, bars.parts, strict=True)
             for place, (name, part) in enumerate(zip(names, parts, strict=False))
         ]
@@ -168,8 +167,3 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, above: str = 
 
     body = "".join(line("td", row) for row in rows)
     return f"{above}<table>{line('th', [escape(head.removeprefix('<')) for head in heads])}{body}</table>"
-
-
-def _label(row: Sequence[str]) -> str:
-    """Return what names a row of a chart: its first cell."""
-    return row[0] if row else ""

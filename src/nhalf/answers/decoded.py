@@ -62,19 +62,10 @@ class Decoded(Term):
         """Return what `nhalf decode` says of the scenario."""
         from nhalf.answers.answer import Answer
         from nhalf.decide.comparison import compare
-        from nhalf.report import decode, decode_brief
-        from nhalf.report.decode_document import document
-        from nhalf.report.view import Said, View
+        from nhalf.report.decode import view
+        from nhalf.report.view import Said
 
-        found = compare([self.scenario])
-        view = View(
-            document=lambda: document(found, (), ()),
-            rows="rows",
-            brief=lambda: decode_brief.brief(found, (), next_command=""),
-            below=lambda canvas: decode.write(found, canvas),
-            found=found,
-        )
-        return Answer(Said(view=view))
+        return Answer(Said(view=view(compare([self.scenario]))))
 
     @property
     def verdict(self) -> str:

@@ -19,10 +19,7 @@ from nhalf.loading.degrees import FLAGS
 from nhalf.loading.readers import not_empty
 from nhalf.loading.scenario_file import write_request
 from nhalf.report import decode as report
-from nhalf.report.decode_brief import brief
-from nhalf.report.decode_document import document
 from nhalf.report.decode_parts import write_tree
-from nhalf.report.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,17 +61,8 @@ def decode(
     peers = () if anchors else loading.with_peers(request)
     comparison = compare(scenarios, cache_link=loaded.cache_link, launched=launched, with_peers=peers)
     following = _next(request)
-    output_formats.show(
-        View(
-            document=lambda: document(comparison, loaded.defaults, loaded.warnings),
-            rows="rows",
-            brief=lambda: brief(comparison, loaded.defaults, next_command=following),
-            below=lambda canvas: report.write(comparison, canvas),
-            defaults=loaded.defaults,
-            found=comparison,
-            asked_too=(lambda canvas: _trees(comparison, canvas)) if explain else None,
-        )
-    )
+    view = report.view(comparison, loaded.defaults, loaded.warnings, next_command=following)
+    output_formats.show(replace(view, asked_too=lambda canvas: _trees(comparison, canvas)) if explain else view)
     page_file.write(pages, lambda: _page(comparison, loaded))
     if save:
         write_text(Path(save), write_request(loaded.request, loaded.scenarios, folder=Path(save).parent))

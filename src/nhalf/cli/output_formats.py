@@ -12,10 +12,12 @@ import click
 
 from nhalf.cli import output
 from nhalf.errors import InputError
-from nhalf.report.view import Brief, View, write_brief, write_everything
+from nhalf.report.view import Brief, View, rows_of, write_brief, write_everything
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
+
+    from nhalf.report.view import Rows
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 Document = dict[str, Any]
@@ -92,11 +94,8 @@ def show(view: View) -> None:
     output.write(canvas.text)
 
 
-def write(make: Callable[[], Document], rows: str | Callable[[Document], Sequence[Mapping[str, Any]]]) -> bool:
-    """Write the document that `make` returns in the form that is asked for; return whether one was.
-
-    `rows` is the key under which the document holds the rows of its table, or what makes them of the document.
-    """
+def write(make: Callable[[], Document], rows: Rows) -> bool:
+    """Write the document that `make` returns in the form that is asked for; return whether one was."""
     if (kept := output.keeping()) is not None:
         kept.views.append(View(document=make, rows=rows, brief=lambda: Brief(verdict=[kept.text.strip()])))
         return False
@@ -109,6 +108,6 @@ def write(make: Callable[[], Document], rows: str | Callable[[Document], Sequenc
         return True
     from nhalf.report.document import to_csv, to_markdown
 
-    found = document[rows] if isinstance(rows, str) else rows(document)
+    found = rows_of(document, rows)
     output.write(to_csv(found) if form == "csv" else to_markdown(found))
     return True

@@ -8,18 +8,37 @@ from nhalf import units
 from nhalf.decide.regime import TIE
 from nhalf.predict.memory import usable_bytes
 from nhalf.report import decode_notes, decode_parts, fields, verdict, words
+from nhalf.report.decode_brief import brief
+from nhalf.report.decode_document import document
 from nhalf.report.decode_notes import band_notes, launched_notes
-from nhalf.report.view import percent, ranged
+from nhalf.report.view import View, percent, ranged
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nhalf.decide.comparison import Comparison, Panel, Row
     from nhalf.decide.regime import Crossover
+    from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
     from nhalf.workload import Workload
 
 MATTERS = 0.01
 """A constant is shown when one per cent of it moves the step by at least a hundredth of a per cent."""
 _KIND_ORDER = ("assumed", "fitted", "derived", "measured", "datasheet", "given")
+
+
+def view(
+    comparison: Comparison, defaults: Sequence[Default] = (), warnings: Sequence[str] = (), *, next_command: str = ""
+) -> View:
+    """Return the answer in every form."""
+    return View(
+        document=lambda: document(comparison, defaults, warnings),
+        rows="rows",
+        brief=lambda: brief(comparison, defaults, next_command=next_command),
+        below=lambda canvas: write(comparison, canvas),
+        defaults=defaults,
+        found=comparison,
+    )
 
 
 def write(comparison: Comparison, canvas: Canvas) -> None:

@@ -8,7 +8,7 @@ assumed, and the command to run next. Everything else is `detail`. Documents are
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from nhalf.report.canvas import Canvas
 from nhalf.units import format_number, format_value
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from nhalf.citation import Datum
     from nhalf.loading import Default
 
+Rows: TypeAlias = "str | Callable[[dict[str, Any]], Sequence[Mapping[str, Any]]]"
+"""The key of a document under which the rows of CSV and Markdown are, or what makes them of it."""
 Tone = Literal["plain", "good", "warn", "quiet"]
 STYLES: Final[Mapping[Tone, str]] = {"plain": "", "good": "green", "warn": "yellow", "quiet": "dim"}
 """The palette; meaning is never by colour alone."""
@@ -93,7 +95,7 @@ class View:
     """
 
     document: Callable[[], dict[str, Any]]
-    rows: str | Callable[[dict[str, Any]], Sequence[Mapping[str, Any]]]
+    rows: Rows
     brief: Callable[[], Brief]
     detail: Callable[[Canvas], None] | None = None
     found: object | None = None
@@ -103,6 +105,12 @@ class View:
     following: Sequence[str] = ()
     asked_too: Callable[[Canvas], None] | None = None
     """What is written after the first screen too, such as a term tree that was asked for."""
+
+
+def rows_of(document: dict[str, Any], rows: Rows) -> Sequence[Mapping[str, Any]]:
+    """Return the rows of a document that CSV and Markdown hold."""
+    found: Sequence[Mapping[str, Any]] = document[rows] if isinstance(rows, str) else rows(document)
+    return found
 
 
 def write_everything(view: View, canvas: Canvas) -> None:
