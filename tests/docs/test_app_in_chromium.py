@@ -106,7 +106,10 @@ def test_the_tabs_answer(browser: Browser) -> None:
         browser.run("document.getElementById('screen').textContent = ''")
         browser.run(f"document.querySelector('[data-tab={tab}]').click()")
         browser.wait("document.getElementById('screen').textContent.length > 20")
-        assert says in browser.run("document.getElementById('screen').textContent"), tab
+        shown_there = browser.run("document.getElementById('screen').textContent")
+        assert says in shown_there, tab
+        words = shlex.split(browser.run("command()"))
+        assert shown_there.startswith(invoke(*words[1:], columns=100).out.splitlines()[0]), words
     browser.run("document.querySelector('[data-tab=step]').click()")
 
 

@@ -8,6 +8,7 @@ const NAMES = {weights: "weights", experts: "expert weights", kv: "KV cache", co
   collective_fixed: "all-reduce latency", collective_transfer: "all-reduce bytes", hand_over: "pipeline transfer", prefill: "prefill interference"};
 const BINDING = {latency: "collective_fixed", bandwidth: "collective_transfer", "hand-over": "hand_over"};
 const TABS = {step: "Step", plan: "Plan", buy: "Buy", crossover: "Crossover", simulate: "Simulate", fit: "Fit", doctor: "Doctor", trace: "Trace"};
+const FILES = ["fit", "doctor", "trace"];
 const EXTRA = {plan: "gpus=8", simulate: "op=all-reduce&ranks=8&size=64KiB&latency=5us&bandwidth=100GB/s&algorithm=ring"};
 let names = {}, base = {}, tab = "step", asked = 0, timer = 0, panel = null;
 
@@ -34,9 +35,19 @@ function parameters() {
   if (form.quantised_all_reduce.checked) found.set("quantised_all_reduce", "fp8");
   return found;
 }
+// What a tab asks for: that, without what the command finds itself, and with what stands in its own field.
+function asking() {
+  const given = tab === "simulate" ? new URLSearchParams() : parameters();
+  const left = {plan: ["tp", "batch"], buy: ["tp"], crossover: [...given.keys()].filter((name) => !["model", "on"].includes(name))};
+  for (const name of left[tab] ?? []) given.delete(name);
+  if (tab !== "step") for (const [name, value] of new URLSearchParams($("extra").querySelector("input").value)) given.set(name, value);
+  return given;
+}
 function command() {
-  const words = ["nhalf", tab === "step" ? "decode" : tab, form.model.value];
-  for (const [name, value] of parameters()) if (name !== "model")
+  if (FILES.includes(tab)) return `nhalf ${tab} FILE`;
+  const given = asking(), first = tab === "simulate" ? "op" : "model";
+  const words = ["nhalf", tab === "step" ? "decode" : tab, given.get(first)];
+  for (const [name, value] of given) if (name !== first)
     words.push("--" + name.replaceAll("_", "-"), ...(value === "true" ? [] : [/^[\w.,:=+-]+$/.test(value) ? value : "'" + value + "'"]));
   return words.join(" ");
 }
@@ -81,7 +92,7 @@ async function update() {
   for (const button of $("tabs").children) button.toggleAttribute("aria-current", button.dataset.tab === tab);
   try {
     if (tab !== "step") return await screen(mine);
-    const found = await fetched("panel?" + parameters());
+    const found = await fetched("panel?" + asking());
     if (mine !== asked) return;
     panel = found;
     $("problem").textContent = found.warnings.join(" ");
@@ -89,19 +100,13 @@ async function update() {
   } catch (error) { if (mine === asked) $("problem").textContent = error.message; }
 }
 async function screen(mine) {
-  const file = ["fit", "doctor", "trace"].includes(tab);
+  const file = FILES.includes(tab);
   $("drop").hidden = !file;
   $("extra").hidden = file || tab === "crossover";
   $("verdict").textContent = TABS[tab];
   $("range").textContent = $("crossover").textContent = $("problem").textContent = "";
   if (file) { $("screen").textContent = "Drop a log or a trace: it stays on this machine."; return; }
-  const extra = new URLSearchParams($("extra").querySelector("input").value);
-  const given = tab === "simulate" ? new URLSearchParams() : parameters();
-  if (["plan", "buy"].includes(tab)) given.delete("tp");
-  if (tab === "crossover") for (const name of [...given.keys()]) if (!["model", "on"].includes(name)) given.delete(name);
-  if (tab === "plan") given.delete("batch");
-  for (const [name, value] of extra) given.set(name, value);
-  const found = await fetched("screen/" + tab + "?" + given);
+  const found = await fetched("screen/" + tab + "?" + asking());
   if (mine === asked) $("screen").textContent = [...found.warnings, found.text, found.problem].filter(Boolean).join("\n");
 }
 async function dropped(file) {
