@@ -170,6 +170,21 @@ def test_words_with_commas_are_quoted() -> None:
     assert list(csv.reader(found.splitlines())) == [['x, "y"', "1.5"], ["", ""]]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
+def test_many_rows_at_once_keep_their_order_and_their_unknowns(tmp_path: Path, suffix: str) -> None:
+    count = 10_000
+    values = np.arange(count) * 1e-6
+    values[::7] = np.nan
+    file = writer(tmp_path / f"out.{suffix}")
+    words = Coded(words=('x}\n{"y"', None), codes=np.arange(count) % 2)
+    file.write({"a.b_s": values, "count": np.arange(count), "word": words})
+    file.close()
+    found = rows(tmp_path / f"out.{suffix}")
+    assert [row["count"] for row in found] == list(range(count))
+    assert [row["a.b_s"] or None for row in found] == [None if i % 7 == 0 else i * 1e-6 for i in range(count)]
+    assert [row["word"] or None for row in found] == ['x}\n{"y"', None] * (count // 2)
+
+
 @pytest.mark.parametrize("name", ["out.xls", "out", "nowhere/out.csv", "nowhere/out.parquet"])
 def test_a_file_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError):
