@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nhalf.trace.calls import Found
 from nhalf.trace.events import kept
+from nhalf.trace.skim import CATEGORIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
     from nhalf.trace.recognition import Recogniser
     from nhalf.trace.record import Floats, Ints
 
-CATEGORIES: Final = {
-    "kernel": "device", "gpu_memcpy": "device", "gpu_memset": "device", "memcpy": "device", "memset": "device",
-    "user_annotation": "mark", "gpu_user_annotation": "mark",
-    "cpu_op": "op", "operator": "op",
-    "cuda_runtime": "launch", "cuda_driver": "launch", "hip_runtime": "launch", "runtime": "launch",
-    "privateuse1_runtime": "launch", "xpu_runtime": "launch", "mtia_runtime": "launch",
-}  # fmt: skip
-"""The categories that are read, old names and new; python_function, flows and the rest are not."""
 _CUSTOM_OPS = re.compile(
     r"custom_ar|custom_all_reduce|qr_all_reduce|fused_allreduce|all_reduce|allreduce", re.IGNORECASE
 )
@@ -82,15 +75,15 @@ class _Roles(dict[str, int]):
 class Collector:
     """The events that are kept of one file while it is read in batches.
 
-    `lanes` are the threads of the operators, by their text; `lane` which of them each ran on.
+    `threads` are those of the operators, `thread` which of them each ran on, batch by batch.
     """
 
     recogniser: Recogniser
     names: dict[str, int] = field(default_factory=dict)
-    lanes: dict[str, int] = field(default_factory=dict)
+    threads: dict[int | str, int] = field(default_factory=dict)
     device: Columns = field(default_factory=Columns)
     ops: Columns = field(default_factory=Columns)
-    lane: list[int] = field(default_factory=list)
+    thread: list[Ints] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
     marks: list[tuple[str, float, float, bool]] = field(default_factory=list)
     parameters: dict[int, Any] = field(default_factory=dict)
@@ -132,7 +125,8 @@ class Collector:
         for what, columns in ((_DEVICE, self.device), (_OP, self.ops)):
             if np.any(here := role == what):
                 columns.batches.append((start[here], length[here], seen[here] >> 3))
-        self.lane += [self._lane(events[i].tid) for i in np.flatnonzero(role == _OP).tolist()]
+        ran = (thread_of(events[i].tid) for i in np.flatnonzero(role == _OP).tolist())
+        self.thread.append(np.array([self.threads.setdefault(each, len(self.threads)) for each in ran], dtype=np.int64))
         on_device = (events[i].args for i in np.flatnonzero((role == _DEVICE) | (role == _CALL)).tolist())
         self.devices |= {args.device for args in on_device if args is not None} - {None}
         launched = np.flatnonzero(role == _LAUNCH)
@@ -142,11 +136,6 @@ class Collector:
                 self.launches[args.correlation] = begin
         for i in np.flatnonzero(role >= _CALL).tolist():
             self._one(events[i], float(start[i]), float(length[i]), int(role[i]))
-
-    def _lane(self, lane: object) -> int:
-        if isinstance(lane, int) and abs(lane) > _LATEST_US:
-            lane = "beyond"  # no thread has such a number, and it may be too long to write
-        return self.lanes.setdefault(str(lane), len(self.lanes))
 
     def _one(self, event: Event, start: float, length: float, role: int) -> None:
         """Keep an event that is few among many: communication, a range of the program, or what says its size."""
@@ -162,3 +151,8 @@ class Collector:
             self.enqueued.append((start, name))
         elif args is not None and isinstance(args.external, int):
             self.parameters[args.external] = (name, kept(args))
+
+
+def thread_of(lane: object) -> int | str:
+    """Return a thread as a key: its number, or the text of what is none."""
+    return lane if type(lane) is int else str(lane)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from nhalf.errors import InputError
+from nhalf.trace.skim import skim
 from nhalf.trace.sources import CutShortError, blocks
 
 if TYPE_CHECKING:
@@ -88,15 +89,19 @@ class Event(msgspec.Struct, gc=False):
 class Beside:
     """What stands beside the events of a file: its header, what was wrong with it, how many events damage took.
 
+    `skipped` events were not decoded, because nobody reads their like; `python`: there are Python frames among them.
     `cut`: its compression breaks off.
     """
 
     header: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     lost: int = 0
+    skipped: int = 0
+    python: bool = False
     cut: bool = False
 
 
+_Kind = TypeVar("_Kind")
 _EVENTS = msgspec.json.Decoder(list[Event], strict=False)
 
 
@@ -173,11 +178,14 @@ def _complete(buffer: bytes, beside: Beside) -> tuple[list[Event], bytes]:
             end = buffer.rfind(b"}", 0, end)
         if end <= 0:
             break
+        skimmed = skim(buffer[: end + 1])
         try:
-            events, lost = decoded(buffer[: end + 1])
+            events, lost = decoded(skimmed.text)
         except (ValueError, RecursionError):
             continue
         beside.lost += lost
+        beside.skipped += skimmed.skipped
+        beside.python |= skimmed.python
         return events, buffer[buffer.index(b"{", end) :]
     return _one_by_one(buffer, beside, final=False)
 
@@ -257,8 +265,8 @@ def _patient(found: object) -> Event | None:
     if not isinstance(found, dict):
         return None
     try:
-        return msgspec.convert(found, Event, strict=False)
-    except (ValueError, OverflowError):  # msgspec's own is a ValueError, and so is half a character
+        return _again(found, Event)  # not converted: what stays undecoded is text
+    except (ValueError, OverflowError, RecursionError):  # msgspec's own is a ValueError, and so is half a character
         pass
     try:
         start, length = float(found.get("ts", 0.0)), found.get("dur")
@@ -271,10 +279,15 @@ def _patient(found: object) -> Event | None:
             dur=None if length is None else float(length),
             pid=found.get("pid"),
             tid=found.get("tid"),
-            args=msgspec.convert(args, Args, strict=False) if isinstance(args, dict) else None,
+            args=_again(args, Args) if isinstance(args, dict) else None,
         )
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         return None
+
+
+def _again(found: dict[str, Any], kind: type[_Kind]) -> _Kind:
+    """Return decoded JSON as a struct."""
+    return msgspec.json.decode(msgspec.json.encode(found), type=kind, strict=False)
 
 
 def _last(path: Path, buffer: bytes, beside: Beside) -> list[Event]:

@@ -19,7 +19,7 @@ from nhalf.files.reading import STDIN, Inflation, files_in
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 19
 """How much of a file is held at a time."""
 _HEAD_BYTES = 1 << 16
 _GZIP, _ZSTD, _SQLITE = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\x00"
