@@ -125,15 +125,16 @@ class Collector:
         for what, columns in ((_DEVICE, self.device), (_OP, self.ops)):
             if np.any(here := role == what):
                 columns.batches.append((start[here], length[here], seen[here] >> 3))
-        ran = (thread_of(events[i].tid) for i in np.flatnonzero(role == _OP).tolist())
-        self.thread.append(np.array([self.threads.setdefault(each, len(self.threads)) for each in ran], dtype=np.int64))
-        on_device = (events[i].args for i in np.flatnonzero((role == _DEVICE) | (role == _CALL)).tolist())
-        self.devices |= {args.device for args in on_device if args is not None} - {None}
+        ran = [events[i].tid for i in np.flatnonzero(role == _OP).tolist()]
+        keys = ran if set(map(type, ran)) == {int} else map(thread_of, ran)
+        self.thread.append(np.array([self.threads.setdefault(key, len(self.threads)) for key in keys], dtype=np.int64))
+        of_device = [events[i].args for i in np.flatnonzero((role == _DEVICE) | (role == _CALL)).tolist()]
+        self.devices |= {args.device for args in of_device if args is not None} - {None}
         launched = np.flatnonzero(role == _LAUNCH)
-        for i, begin in zip(launched.tolist(), start[launched].tolist(), strict=True):
-            args = events[i].args
-            if args is not None and isinstance(args.correlation, int):
-                self.launches[args.correlation] = begin
+        asked = zip([events[i].args for i in launched.tolist()], start[launched].tolist(), strict=True)
+        self.launches |= {
+            args.correlation: begin for args, begin in asked if args and isinstance(args.correlation, int)
+        }
         for i in np.flatnonzero(role >= _CALL).tolist():
             self._one(events[i], float(start[i]), float(length[i]), int(role[i]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -32,6 +33,8 @@ _WHOLE = (
     "destination", "size",
 )  # fmt: skip
 """Arguments that are whole numbers, where they are what they should be."""
+_numbers = attrgetter(*_WHOLE)
+_NOTHING = msgspec.Raw()
 _PATIENT = json.JSONDecoder(strict=False)
 
 
@@ -53,8 +56,8 @@ class Args(msgspec.Struct, gc=False):
     seq: Any = msgspec.field(default=None, name="Seq")
     source: Any = msgspec.field(default=None, name="Src Rank")
     destination: Any = msgspec.field(default=None, name="Dst Rank")
-    dims: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Dims")
-    types: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input type")
+    dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
     size: Any = msgspec.field(default=None, name="bytes")
 
 
@@ -64,11 +67,13 @@ def kept(args: Args | None) -> Args | None:
     A number that no counter reaches is left out.
     """
     if args is not None:
-        for name in _WHOLE:
-            value = getattr(args, name)
-            if isinstance(value, int) and not -_BEYOND < value < _BEYOND:
+        for name, value in zip(_WHOLE, _numbers(args), strict=True):
+            if type(value) is int and not -_BEYOND < value < _BEYOND:
                 setattr(args, name, None)
-        args.dims, args.types = msgspec.Raw(bytes(args.dims)), msgspec.Raw(bytes(args.types))
+        if args.dims is not _NOTHING:
+            args.dims = msgspec.Raw(bytes(args.dims))
+        if args.types is not _NOTHING:
+            args.types = msgspec.Raw(bytes(args.types))
     return args
 
 
@@ -178,7 +183,7 @@ def _complete(buffer: bytes, beside: Beside) -> tuple[list[Event], bytes]:
             end = buffer.rfind(b"}", 0, end)
         if end <= 0:
             break
-        skimmed = skim(buffer[: end + 1])
+        skimmed = skim(buffer, end + 1)
         try:
             events, lost = decoded(skimmed.text)
         except (ValueError, RecursionError):

@@ -44,19 +44,20 @@ class Skim:
     python: bool = False
 
 
-def skim(text: bytes) -> Skim:
-    """Return a text of whole events, `{...}, {...}`, without those of categories that are not read.
+def skim(text: bytes, end: int) -> Skim:
+    """Return the text up to a place, whole events such as `{...}, {...}`, without those whose category is not read.
 
     Damage inside an event that is not read goes unseen, unless it is of zeros or touches what is between events.
     """
     first, between, complete = _FIRST.match(text), _BETWEEN.search(text), _COMPLETE.search(text)
-    at = _places(text)
-    if not (first and between and complete) or b"\0" in text or len(text) - at[-1] < _LAYOUT + _WORD:
-        return Skim(text=text)
+    at = _places(text, end)
+    plain = len(at) and end - at[-1] >= _LAYOUT + _WORD and text.find(b"\0", 0, end) < 0
+    if not (first and between and complete and plain):
+        return Skim(text=text[:end])
     gap, head = between.group(), complete.group()
-    words = np.ndarray((len(text) - _WORD + 1,), "<u8", buffer=text, strides=(1,))
+    words = np.ndarray((end - _WORD + 1,), "<u8", buffer=text, strides=(1,))
     if max(len(gap), len(head)) > _LAYOUT or not np.all(_stands(words, at[1:] - len(gap), gap)):
-        return Skim(text=text)
+        return Skim(text=text[:end])
     read = _stands(words, at, head)
     others = ~read
     starts, is_read = _categories(words[at[read] + len(head)])
@@ -64,16 +65,16 @@ def skim(text: bytes) -> Skim:
     read[others] = ~_of_another_phase(words, at[others], head[: head.index(b"X")])
     edges = np.flatnonzero(np.diff(read.view(np.int8), prepend=0, append=0))
     begin = np.append(at[:1] - first.end() + len(_KEY), at[1:] - len(gap) + gap.index(b"{"))[edges[::2]]
-    end = np.append(at[1:] - len(gap) + 1, len(text))[edges[1::2] - 1]
-    kept = [text[i:j] for i, j in zip(begin.tolist(), end.tolist(), strict=True)]
+    close = np.append(at[1:] - len(gap) + 1, end)[edges[1::2] - 1]
+    kept = [text[i:j] for i, j in zip(begin.tolist(), close.tolist(), strict=True)]
     skipped = len(at) - int(np.count_nonzero(read))
     return Skim(text=b",".join(kept), skipped=skipped, python=PYTHON.encode()[:_WORD] in starts)
 
 
-def _places(text: bytes) -> Ints:
+def _places(text: bytes, end: int) -> Ints:
     """Return where the key of an event's phase stands, by words of four bytes from each of four places on."""
     key, size = int.from_bytes(_KEY, "little"), len(_KEY)
-    words = (np.frombuffer(text, "<u4", (len(text) - first) // size, first) for first in range(min(size, len(text))))
+    words = (np.frombuffer(text, "<u4", (end - first) // size, first) for first in range(min(size, end)))
     found = [size * np.flatnonzero(each == key) + first for first, each in enumerate(words)]
     return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *found]))
 
@@ -106,5 +107,6 @@ def _categories(words: NDArray[np.uint64]) -> tuple[list[bytes], NDArray[np.bool
 def _of_another_phase(words: NDArray[np.uint64], at: Ints, head: bytes) -> NDArray[np.bool_]:
     """Return whether events are of a phase other than X, one letter long."""
     phase = words[at + len(head)] & np.uint64(0xFFFF)
-    closed = (phase >> np.uint64(8) == ord('"')) & (phase & np.uint64(0xFF) != ord("X"))
-    return _stands(words, at, head) & closed & (phase & np.uint64(0xFF) != ord("\\"))
+    letter, mark = phase & np.uint64(0xFF), phase >> np.uint64(8)
+    other: NDArray[np.bool_] = (mark == ord('"')) & (letter != ord("X")) & (letter != ord("\\"))
+    return other & _stands(words, at, head)
