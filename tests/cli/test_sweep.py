@@ -166,6 +166,27 @@ def test_a_cluster_that_loses_a_worker_writes_the_same_file(scenario: str, clust
     assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "here.csv").read_bytes()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
+def test_processes_that_lose_one_write_the_same_file(scenario: str, tmp_path: Path, suffix: str) -> None:
+    axes = ("--axis", "tp=1,2,3,8", "--axis", "batch=1:100", "--axis",
+            "system.fabric.intra_node.latency_s=1us:5us:200", "--task-points", "2500")  # fmt: skip
+    assert invoke("sweep", scenario, *axes, "-o", f"here.{suffix}", "--workers", "1").code == 0
+    command = [sys.executable, "-m", "nhalf", "sweep", scenario, *axes, "-o", f"there.{suffix}", "--workers", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    while not begun_bytes(tmp_path / f"there.{suffix}"):
+        assert running.poll() is None, "it ended before a process could be lost"
+        time.sleep(0.002)
+    os.kill(int(children.read_text(encoding="utf-8").split()[0]), signal.SIGKILL)
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 0, err.decode()
+    assert out.startswith(b"80000 points")
+    assert (tmp_path / f"there.{suffix}").read_bytes() == (tmp_path / f"here.{suffix}").read_bytes()
+    assert not begun_bytes(tmp_path / f"there.{suffix}")
+
+
 def test_a_cluster_that_is_not_there_is_named(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
     del scenario
     monkeypatch.setattr("nhalf.decide.workers.PATIENCE_S", 1)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import nhalf
-from nhalf.decide.grid import NUMBERS, Task, evaluate_sent
+from nhalf.decide.grid import NUMBERS, Grid, Numbers, Task
+from nhalf.decide.workers import here
 from nhalf.errors import InputError
 from nhalf.loading import Degrees, Request
 from nhalf.loading.axes import Loaded, grid, quantities
@@ -100,9 +101,15 @@ def test_the_lists_of_a_scenario_file_are_axes_unless_one_is_named() -> None:
     assert found.inner[0].values.tolist() == [1.0, 16.0]
 
 
+def numbers_at(grid: Grid, task: Task) -> Numbers:
+    ((_, answers),) = here(grid, [task])
+    assert answers is not None
+    return answers
+
+
 def test_every_point_is_what_decode_gives_alone() -> None:
     found = made("tp=1,8", "batch=1,64", f"{LATENCY}=0.5us,4us").grid
-    parts = [evaluate_sent(found.payload(task), task) for task in found.tasks(3)]
+    parts = [numbers_at(found, task) for task in found.tasks(3)]
     numbers = {name: np.concatenate([part[name] for part in parts]) for name in NUMBERS}
     points = [(tp, batch, latency) for tp in (1, 8) for batch in (1, 64) for latency in (0.5e-6, 4e-6)]
     assert len(numbers["step_s"]) == len(points)
@@ -116,7 +123,7 @@ def test_every_point_is_what_decode_gives_alone() -> None:
 def test_prompts_and_outputs_set_the_context_between_them() -> None:
     found = made("osl=100,200", "isl=1000,3000").grid
     task = Task(cell=0, start=3, stop=4)
-    row = evaluate_sent(found.payload(task), task)
+    row = numbers_at(found, task)
     alone = nhalf.load("llama-3.1-70b", on="h100-sxm", tp=1, weights="fp8", isl=3000, osl=200)
     assert row["step_s"][0] == pytest.approx(float(nhalf.decode(alone).value), rel=1e-12)
 
@@ -124,7 +131,7 @@ def test_prompts_and_outputs_set_the_context_between_them() -> None:
 def test_memory_as_an_axis_decides_what_fits() -> None:
     found = made("system.device.memory_bytes=40GB,200GB").grid
     task = next(found.tasks())
-    assert evaluate_sent(found.payload(task), task)["fits_memory"].tolist() == [0.0, 2.0]
+    assert numbers_at(found, task)["fits_memory"].tolist() == [0.0, 2.0]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from nhalf.cli import flags, next_command, output, output_formats, page_file
 from nhalf.cli.help_pages import Grouped
 from nhalf.cli.progress import SweepProgress
 from nhalf.cli.quantities import Count
-from nhalf.cli.sweep_table import Nothing, Standard, check_room, files_of
+from nhalf.cli.sweep_table import Standard, check_room, files_of
 from nhalf.decide import workers
 from nhalf.decide.grid import TASK_POINTS, Tally
 from nhalf.errors import InputError
@@ -21,7 +22,6 @@ from nhalf.loading import axes
 from nhalf.loading.readers import not_empty
 from nhalf.report import sweep as report
 from nhalf.report import sweep_file
-from nhalf.report.sweep_file import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -43,7 +43,10 @@ if TYPE_CHECKING:
     help="Every row: a .csv, .json or .parquet file, - for CSV on the output; or a page (report.html), a figure (.svg, "
     ".png).  [default: what they say as a whole]",
 )
-@click.option("--workers", metavar="N", type=Count(), default=1, help="Processes of this machine.")
+@click.option(
+    "--workers", metavar="N", type=Count(),
+    help="Processes of this machine.  [default: as many as cores are idle, one where that is faster]",
+)  # fmt: skip
 @click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler: tcp://host:8786.")
 @click.option("--task-points", metavar="N", type=Count(), default=TASK_POINTS, help="Points of one task.")
 @output_formats.option
@@ -56,7 +59,7 @@ def sweep(model: str, texts: tuple[str, ...], files: tuple[str, ...], **given: A
     """
     pages, file = files_of(files)
     not_empty({"--cluster": given["cluster"]})
-    if given["cluster"] and given["workers"] > 1:
+    if given["cluster"] and given["workers"]:
         raise InputError("both are given", where="--workers and --cluster", allowed="one of them")
     loaded = axes.grid(flags.request(model, given), texts)
     for warning in loaded.warnings:
@@ -64,14 +67,13 @@ def sweep(model: str, texts: tuple[str, ...], files: tuple[str, ...], **given: A
     grid, tally = loaded.grid, Tally()
     if file not in ("", "-"):
         check_room(Path(file), grid.points)
-    written = Rows(Standard() if file == "-" else sweep_file.writer(Path(file)) if file else Nothing())
+    written = Standard() if file in ("", "-") else sweep_file.table(Path(file))
     progress = SweepProgress(grid.points)
     try:
-        with contextlib.closing(_answers(grid, given)) as answered:
-            for task, answers in answered:
-                tally.add(grid, task, answers)
-                if file:
-                    written.write(report.columns(grid, task, answers))
+        with contextlib.closing(_portions(grid, file, given)) as portions:
+            for each, pieces in portions:
+                written.append(pieces)
+                tally.join(each)
                 progress.at(tally.points)
     except BaseException:
         progress.end()
@@ -106,9 +108,11 @@ def _page(loaded: axes.Loaded, tally: Tally) -> Page:
     return page(loaded.grid, tally, loaded.defaults, warnings=loaded.warnings)
 
 
-def _answers(grid: Grid, given: dict[str, Any]) -> Generator[workers.Answered, None, None]:
-    """Return the tasks with their numbers, by whoever was asked to evaluate them."""
+def _portions(grid: Grid, file: str, given: dict[str, Any]) -> Generator[workers.Portion, None, None]:
+    """Return the points with their rows, portion by portion, by whoever was asked to evaluate them."""
+    made = partial(report.rows, "" if file == "-" else Path(file).suffix.lower()) if file else None
     tasks = grid.tasks(given["task_points"])
     if given["cluster"]:
-        return workers.cluster(grid, tasks, given["cluster"])
-    return workers.here(grid, tasks) if given["workers"] == 1 else workers.processes(grid, tasks, given["workers"])
+        return workers.cluster(grid, tasks, made, given["cluster"])
+    count = given["workers"] or workers.fitting(grid.points)
+    return workers.alone(grid, tasks, made) if count == 1 else workers.processes(grid, tasks, made, count)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nhalf import units
 from nhalf.cli import output, output_formats, page_file
 from nhalf.errors import InputError
-from nhalf.report import sweep_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
 _ROW_BYTES = {False: 200, True: 50}  # of a row of text and of Parquet, at least
@@ -56,32 +55,17 @@ def check_room(path: Path, points: int) -> None:
         )  # fmt: skip
 
 
-class Nothing:
-    """No table: only a page, or what the points say as a whole, was asked for."""
-
-    def write(self, columns: Mapping[str, Any]) -> None:
-        """Write nothing."""
-
-    def close(self) -> None:
-        """Close nothing."""
-
-    def abandon(self) -> str:
-        """Leave nothing."""
-        return ""
-
-
 class Standard:
-    """CSV on the standard output."""
+    """CSV on the standard output; nothing of what is empty, where only a page or the whole was asked for."""
 
     def __init__(self) -> None:
-        self.begun = False
+        self.header = 0
 
-    def write(self, columns: Mapping[str, Any]) -> None:
+    def append(self, pieces: Iterable[bytes | memoryview]) -> None:
         """Write rows, after the header the first time."""
-        if not self.begun:
-            output.write(",".join(columns) + "\n")
-            self.begun = True
-        output.write(sweep_file.plain_csv(columns))
+        for text in pieces:
+            output.write(bytes(text[self.header :]).decode())
+            self.header = self.header or bytes(text).index(b"\n") + 1
 
     def close(self) -> None:
         """Leave the standard output open."""

@@ -7,9 +7,7 @@ inside a cell as arrays. A point that is not legal keeps its place, with the rea
 from __future__ import annotations
 
 import math
-import pickle
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 8192
 """Points evaluated at once: an array of them is 64 KiB, so a formula's operands stay in a core's second cache."""
-TASK_POINTS: Final = 32 * CHUNK
-"""Points of one task: 262144, so that its numbers take 25 MB and its words on the wire a small part of its time."""
+TASK_POINTS: Final = 4 * CHUNK
+"""Points of one task: 32768, so that its numbers take 5 MB, its rows as text 10 to 25 MB."""
 NUMBERS: Final = (
     "step_s", "tpot_s", *(f"{name}_s" for name in COLUMNS), "running", "tokens_per_s_per_user", "tokens_per_s_per_gpu",
     "memory_bytes", "binding", "fits_memory",
@@ -87,10 +85,6 @@ class Grid:
         scenario = self.cells[task.cell].scenario
         return None if scenario is None else (scenario, tuple((axis.path, axis.values) for axis in self.inner))
 
-    def payload(self, task: Task) -> bytes:
-        """Return the workload of a task for another process."""
-        return pickle.dumps(self.workload(task), protocol=pickle.HIGHEST_PROTOCOL)
-
     def values(self, task: Task) -> dict[str, Array]:
         """Return the values of the inner axes at a task's points, by name."""
         places = _places(task.start, task.stop, [len(axis.values) for axis in self.inner])
@@ -135,18 +129,6 @@ def evaluate(cell: Workload, task: Task) -> Numbers:
         for name, values in numbers_of(found).items():
             answers[name][here] = values
     return answers
-
-
-def evaluate_sent(payload: bytes, task: Task) -> Numbers:
-    """Return the numbers of a task's points in a process that was sent its cell by `Grid.payload`."""
-    return evaluate(_unpacked(payload), task)
-
-
-@lru_cache(maxsize=4)
-def _unpacked(payload: bytes) -> Workload:
-    """Return a payload as it was; the last few are kept, because tasks of a cell follow each other."""
-    found: Workload = pickle.loads(payload)  # noqa: S301  made by Grid.payload
-    return found
 
 
 def _points(scenario: Scenario, changes: dict[str, Quantity], count: int) -> Points:
@@ -206,6 +188,17 @@ class Tally:
         values = grid.values(task)[grid.inner[0].name]
         for value in np.unique(values).tolist():
             self._first(value, _fastest(grid, task, answers, np.where(values == value, times, np.inf)))
+
+    def join(self, other: Tally) -> None:
+        """Count the points that follow in another tally."""
+        self.points, self.legal = self.points + other.points, self.legal + other.legal
+        self.fitting += other.fitting
+        for reason, count in other.reasons.items():
+            self.reasons[reason] = self.reasons.get(reason, 0) + count
+        if other.best and (self.best is None or other.best.tpot_s < self.best.tpot_s):
+            self.best = other.best
+        for value, spot in other.best_by.items():
+            self._first(value, spot)
 
     def _first(self, value: str | float, spot: Spot | None) -> None:
         """Keep a point when it is the fastest of a value of the first axis."""

@@ -16,7 +16,8 @@ from nhalf.predict.memory import FITS
 from nhalf.predict.step import BINDING, COLUMNS
 from nhalf.report.document import envelope, taken
 from nhalf.report.fields import count
-from nhalf.report.sweep_file import Coded
+from nhalf.report.sweep_file import Coded, encoded
+from nhalf.report.sweep_file import joined as in_a_row
 from nhalf.report.words import joined
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from nhalf.breakdown import Array
     from nhalf.decide.grid import Grid, Numbers, Spot, Tally, Task
+    from nhalf.decide.workers import Answered
     from nhalf.loading import Default
     from nhalf.report.canvas import Canvas
     from nhalf.scenario import Scenario
@@ -61,6 +63,11 @@ def columns(grid: Grid, task: Task, answers: Numbers | None) -> dict[str, Array 
         "reason": blank,
     }
     return found
+
+
+def rows(suffix: str, grid: Grid, answered: Sequence[Answered]) -> list[bytes]:
+    """Return the rows of some tasks as the file with an ending takes them."""
+    return encoded(in_a_row([columns(grid, task, answers) for task, answers in answered]), suffix)
 
 
 _NUMBERS: Final = tuple(name for name in NUMBERS if name not in ("binding", "fits_memory"))

@@ -1,21 +1,21 @@
-"""Files of sweeps: columns appended task by task to CSV, JSON or Parquet, whole only once the sweep is."""
+"""Files of sweeps: rows made into CSV, JSON or Parquet by whoever evaluates them, joined to a file in their order."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import queue
-import threading
+import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import msgspec
 import numpy as np
 
 from nhalf.errors import InputError
 from nhalf.files.writing import Draft
+from nhalf.report.parquet_parts import Joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Array
 
 
-SUFFIXES: Final = (".csv", ".json", ".parquet")
-_AHEAD: Final = 2
-"""Tasks whose rows wait to be encoded, at most."""
-_LOOK_S: Final = 0.2
-"""How often a full queue is looked at for a thread that has ended [s]."""
+_PIECE: Final = 4096
+"""Rows of text that are made at once: their cells lie in a core's second cache."""
+_HEADER: Final = 1 << 20
+"""Bytes of the longest header, and more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,38 +37,28 @@ class Coded:
     codes: NDArray[np.int64]
     whole: bool = False
 
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(self.codes)
+
+    def __getitem__(self, rows: slice) -> Coded:
+        """Return some of its rows."""
+        return Coded(words=self.words, codes=self.codes[rows], whole=self.whole)
+
     def tolist(self) -> list[str | int | None]:
         """Return the words, row by row."""
         return [self.words[code] for code in self.codes.tolist()]
 
 
-class Writer(Protocol):
-    """What a sweep is written to."""
-
-    def write(self, columns: Columns) -> None:
-        """Append rows."""
-
-    def close(self) -> None:
-        """Make the file whole."""
-
-    def abandon(self) -> str:
-        """Stop before it is whole; return the name of the file that holds the rows until then, if any."""
+Columns: TypeAlias = "Mapping[str, Array | Coded]"
 
 
-def writer(path: Path) -> Writer:
-    """Return the writer of a file, by its ending.
-
-    Raises
-    ------
-    InputError
-        The ending is not known, the folder is not there, or Parquet is asked for without polars.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"{path.name!r} ends with no known format", where="-o", allowed=", ".join(SUFFIXES))
-    if suffix == ".parquet":
-        return _Parquet(path)
-    return (_Csv if suffix == ".csv" else _Json)(path)
+def encoded(columns: Columns, suffix: str) -> list[bytes]:
+    """Return rows in pieces, as the file with an ending takes them, or, without one, the standard output."""
+    encode = {".csv": csv_text, ".json": json_lines, ".parquet": parquet, "": plain_csv}[suffix]
+    step = rows_of(columns) if encode is parquet else _PIECE
+    starts = range(0, rows_of(columns), step)
+    return [encode({name: column[at : at + step] for name, column in columns.items()}) for at in starts]
 
 
 def _polars() -> Any | None:  # noqa: ANN401  a module
@@ -93,53 +82,16 @@ def _frame(polars: Any, columns: Columns) -> Any:  # noqa: ANN401  polars is opt
     return polars.DataFrame(series)
 
 
-class _Text:
-    """A text file that grows."""
-
-    def __init__(self, path: Path) -> None:
-        """Open the file for writing."""
-        self.draft = Draft(path)
-        self.rows = 0
-
-    def add(self, text: bytes) -> None:
-        """Append whole rows. Raises InputError when they cannot be written."""
-        try:
-            self.draft.file.write(text)
-        except OSError as error:
-            raise self.draft.failed(error) from error
-        self.rows += 1
-        self.draft.mark()
-
-    def ending(self) -> bytes:
-        """Return what stands behind the last row."""
-        return b""
-
-    def close(self) -> None:
-        """Give the file its name."""
-        self.draft.keep(self.ending())
-
-    def abandon(self) -> str:
-        """Keep the rows there are under the name of a part; nothing is left of no rows."""
-        return self.draft.set_aside()
+def csv_text(columns: Columns) -> bytes:
+    """Return rows of CSV after a header; unknown is empty. By polars where there is one: that is ten times as fast."""
+    polars = _polars()
+    return plain_csv(columns) if polars is None else _frame(polars, columns).write_csv().encode()
 
 
-class _Csv(_Text):
-    """CSV with a header; unknown is empty. By polars where it is installed, because that is ten times as fast."""
-
-    def write(self, columns: Columns) -> None:
-        """Append rows."""
-        polars = _polars()
-        if polars is not None:
-            text = _frame(polars, columns).write_csv(include_header=not self.rows)
-        else:
-            text = (f"{','.join(columns)}\n" if not self.rows else "") + plain_csv(columns)
-        self.add(text.encode())
-
-
-def plain_csv(columns: Columns) -> str:
-    """Return rows of CSV without a header."""
+def plain_csv(columns: Columns) -> bytes:
+    """Return rows of CSV after a header, made without polars."""
     cells = [_cells(column) for column in columns.values()]
-    return "".join(f"{','.join(row)}\n" for row in zip(*cells, strict=True))
+    return "".join(f"{','.join(row)}\n" for row in (columns, *zip(*cells, strict=True))).encode()
 
 
 def _cells(column: Array | Coded) -> list[str]:
@@ -159,135 +111,109 @@ def _quoted(word: str | int | None) -> str:
     return f'"{escaped}"'
 
 
-class _Json(_Text):
-    """A JSON array of objects, one a line; unknown is null."""
-
-    def write(self, columns: Columns) -> None:
-        """Append rows."""
-        lists = [column.tolist() for column in columns.values()]
-        lines = []
-        for row in zip(*lists, strict=True):
-            values = (None if isinstance(value, float) and value != value else value for value in row)  # noqa: PLR0124
-            lines.append(json.dumps(dict(zip(columns, values, strict=True)), ensure_ascii=False))
-        self.add((("[\n" if not self.rows else ",\n") + ",\n".join(lines)).encode())
-
-    def ending(self) -> bytes:
-        """Return the end of the array."""
-        return b"\n]\n" if self.rows else b"[]\n"
+def json_lines(columns: Columns) -> bytes:
+    """Return rows as JSON objects, one a line with a comma between; unknown is null."""
+    places = [f"column_{place}" for place in range(len(columns))]
+    row = msgspec.defstruct("Row", [(place, Any) for place in places],
+                            rename=dict(zip(places, columns, strict=True)), gc=False)  # fmt: skip
+    lines = msgspec.json.Encoder().encode_lines([*map(row, *(column.tolist() for column in columns.values()))])
+    return lines[:-1].replace(b"\n", b",\n")
 
 
-class _Parquet:
-    """Parquet, encoded by polars in a thread of its own while the next rows are predicted; few rows are ever held."""
+def parquet(columns: Columns) -> bytes:
+    """Return rows as a Parquet file."""
+    file = io.BytesIO()
+    _frame(_polars(), columns).write_parquet(file, compression="zstd", compression_level=1)
+    return file.getvalue()
+
+
+class Table:
+    """A file of rows that grows by portions, each made by the encoder of its kind; CSV, unless it is another."""
 
     def __init__(self, path: Path) -> None:
         """Open the file under another name."""
-        polars = _polars()
-        if polars is None:
-            raise InputError("Parquet needs polars, which is not installed", where="-o",
-                             do="in the checkout: pip install '.[frames]', or write .csv")  # fmt: skip
-        self.polars = polars
         self.draft = Draft(path)
-        self.frames: queue.Queue[Any | None] = queue.Queue(maxsize=_AHEAD)
-        self.thread: threading.Thread | None = None
-        self.failure: Exception | None = None
+        self.before = 0
 
-    def write(self, columns: Columns) -> None:
-        """Append rows."""
-        frame = _frame(self.polars, columns)
-        if self.thread is None:
-            self.thread = threading.Thread(target=self._encode, args=(frame.schema,), daemon=True)
-            self.thread.start()
-        self._put(frame)
-
-    def _put(self, frame: Any | None) -> None:  # noqa: ANN401  polars is optional
-        """Hand rows (None: there are no more) to the thread, unless it has ended."""
-        while self.thread is not None and self.thread.is_alive():
-            try:
-                self.frames.put(frame, timeout=_LOOK_S)
-            except queue.Full:
-                continue
-            return
-        self._raise()
-
-    def _encode(self, schema: Any) -> None:  # noqa: ANN401  polars is optional
-        """Write what is handed over, in order, until there is no more."""
-        from polars.io.plugins import register_io_source
-
-        def handed(*_: object) -> Iterator[Any]:
-            while (frame := self.frames.get()) is not None:
-                yield frame
-
-        source: Any = register_io_source(handed, schema=schema)
+    def append(self, pieces: Iterable[bytes | memoryview]) -> None:
+        """Add rows. Raises InputError when they cannot be written."""
         try:
-            source.sink_parquet(self.draft.path, compression="zstd", compression_level=1)
-        except Exception as error:  # noqa: BLE001  whatever it is belongs to the thread that writes rows
-            self.failure = error
+            for text in pieces:
+                self.put(text)
+        except OSError as error:
+            raise self.draft.failed(error) from error
+        self.draft.mark()
 
-    def _raise(self) -> None:
-        """Raise what ended the thread."""
-        if self.failure is not None:
-            raise self.draft.failed(self.failure) from self.failure
+    def put(self, text: bytes | memoryview) -> None:
+        """Write rows behind those that are there: the header only once."""
+        self.draft.file.write(text[self.before :])
+        self.before = self.before or bytes(text[:_HEADER]).index(b"\n") + 1
 
     def close(self) -> None:
-        """Wait until all rows are written, and give the file its name."""
-        try:
-            self._put(None)
-            if self.thread is not None:
-                self.thread.join()
-            self._raise()
-        except BaseException:
-            self.abandon()
-            raise
+        """Give the file its name."""
         self.draft.keep()
 
     def abandon(self) -> str:
-        """Stop, and remove what there is: half a Parquet file cannot be read."""
-        if self.thread is not None and self.thread.is_alive():
-            with contextlib.suppress(InputError):
-                self._put(None)
-            self.thread.join()
+        """Stop before it is whole; return the name of the file that holds the rows until then, if any."""
+        return self.draft.set_aside()
+
+
+class _Json(Table):
+    """A JSON array of objects."""
+
+    def put(self, text: bytes | memoryview) -> None:
+        """Write rows behind those that are there."""
+        self.draft.file.write(b",\n" if self.before else b"[\n")
+        self.draft.file.write(text)
+        self.before = 1
+
+    def close(self) -> None:
+        """End the array."""
+        self.draft.keep(b"\n]\n" if self.before else b"[]\n")
+
+
+class _Parquet(Table):
+    """Parquet, joined of files."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file under another name."""
+        if find_spec("polars") is None:
+            raise InputError("Parquet needs polars, which is not installed", where="-o",
+                             do="in the checkout: pip install '.[frames]', or write .csv")  # fmt: skip
+        super().__init__(path)
+        self.joined = Joined(self.draft.file.write)
+
+    def put(self, text: bytes | memoryview) -> None:
+        """Write rows behind those that are there."""
+        self.joined.append(text)
+
+    def close(self) -> None:
+        """End the file."""
+        self.draft.keep(self.joined.footer())
+
+    def abandon(self) -> str:
+        """Remove what there is: Parquet without its end cannot be read."""
         self.draft.drop()
         return ""
 
 
-ENOUGH: Final = 8192
-"""Rows that are written at once, at least, until the last."""
+def table(path: Path) -> Table:
+    """Return the file of a table, by its ending.
+
+    Raises
+    ------
+    InputError
+        The ending is not known, the folder is not there, or Parquet is asked for without polars.
+    """
+    kinds = {".csv": Table, ".json": _Json, ".parquet": _Parquet}
+    if path.suffix.lower() not in kinds:
+        raise InputError(f"{path.name!r} ends with no known format", where="-o", allowed=", ".join(kinds))
+    return kinds[path.suffix.lower()](path)
 
 
-Columns: TypeAlias = "Mapping[str, Array | Coded]"
-
-
-class Rows:
-    """A writer that passes on what it is given in pieces of at least `ENOUGH` rows."""
-
-    def __init__(self, writer: Writer) -> None:
-        """Gather rows for a writer."""
-        self.writer = writer
-        self.waiting: list[Columns] = []
-        self.count = 0
-
-    def write(self, columns: Columns) -> None:
-        """Take rows, and write when there are enough."""
-        first = next(iter(columns.values()))
-        self.waiting.append(columns)
-        self.count += len(first.codes) if isinstance(first, Coded) else len(first)
-        if self.count >= ENOUGH:
-            self._flush()
-
-    def close(self) -> None:
-        """Write what waits, and make the file whole."""
-        self._flush()
-        self.writer.close()
-
-    def abandon(self) -> str:
-        """Write what waits, and stop; return the name of the file that holds the rows, if any."""
-        self._flush()
-        return self.writer.abandon()
-
-    def _flush(self) -> None:
-        if self.waiting:
-            self.writer.write(joined(self.waiting))
-        self.waiting, self.count = [], 0
+def rows_of(columns: Columns) -> int:
+    """Return how many rows columns have."""
+    return len(next(iter(columns.values())))
 
 
 def joined(pieces: Sequence[Columns]) -> Columns:

@@ -7,20 +7,18 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import numpy as np
 
 from nhalf.collective import Op
 from nhalf.trace import sizes
-from nhalf.trace.recognition import operation
+from nhalf.trace.events import Args
+from nhalf.trace.recognition import Seen, operation
 from nhalf.trace.record import Calls, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import msgspec
-
-    from nhalf.trace.events import Args
-    from nhalf.trace.recognition import Seen
     from nhalf.trace.record import Header, Ints, SizeSource
 
 _US = 1e-6
@@ -33,8 +31,7 @@ _TENSOR_OF_OP = (
 """Which input of a custom operator is the tensor: AMD-AGI/TraceLens at 171dd747, custom collectives (described)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(msgspec.Struct, frozen=True, kw_only=True):
     """One communication event: start and length [us], kernel or range name, arguments, gloo's worker thread."""
 
     start: float

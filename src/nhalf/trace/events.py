@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from nhalf.errors import InputError
+from nhalf.trace.skim import skim
 from nhalf.trace.sources import CutShortError, blocks
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ _WHOLE = (
     "destination", "size",
 )  # fmt: skip
 """Arguments that are whole numbers, where they are what they should be."""
+_numbers = attrgetter(*_WHOLE)
+_NOTHING = msgspec.Raw()
 _PATIENT = json.JSONDecoder(strict=False)
 
 
@@ -52,8 +56,8 @@ class Args(msgspec.Struct, gc=False):
     seq: Any = msgspec.field(default=None, name="Seq")
     source: Any = msgspec.field(default=None, name="Src Rank")
     destination: Any = msgspec.field(default=None, name="Dst Rank")
-    dims: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Dims")
-    types: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input type")
+    dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
     size: Any = msgspec.field(default=None, name="bytes")
 
 
@@ -63,11 +67,13 @@ def kept(args: Args | None) -> Args | None:
     A number that no counter reaches is left out.
     """
     if args is not None:
-        for name in _WHOLE:
-            value = getattr(args, name)
-            if isinstance(value, int) and not -_BEYOND < value < _BEYOND:
+        for name, value in zip(_WHOLE, _numbers(args), strict=True):
+            if type(value) is int and not -_BEYOND < value < _BEYOND:
                 setattr(args, name, None)
-        args.dims, args.types = msgspec.Raw(bytes(args.dims)), msgspec.Raw(bytes(args.types))
+        if args.dims is not _NOTHING:
+            args.dims = msgspec.Raw(bytes(args.dims))
+        if args.types is not _NOTHING:
+            args.types = msgspec.Raw(bytes(args.types))
     return args
 
 
@@ -88,15 +94,19 @@ class Event(msgspec.Struct, gc=False):
 class Beside:
     """What stands beside the events of a file: its header, what was wrong with it, how many events damage took.
 
+    `skipped` events were not decoded, because nobody reads their like; `python`: there are Python frames among them.
     `cut`: its compression breaks off.
     """
 
     header: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     lost: int = 0
+    skipped: int = 0
+    python: bool = False
     cut: bool = False
 
 
+_Kind = TypeVar("_Kind")
 _EVENTS = msgspec.json.Decoder(list[Event], strict=False)
 
 
@@ -173,11 +183,14 @@ def _complete(buffer: bytes, beside: Beside) -> tuple[list[Event], bytes]:
             end = buffer.rfind(b"}", 0, end)
         if end <= 0:
             break
+        skimmed = skim(buffer, end + 1)
         try:
-            events, lost = decoded(buffer[: end + 1])
+            events, lost = decoded(skimmed.text)
         except (ValueError, RecursionError):
             continue
         beside.lost += lost
+        beside.skipped += skimmed.skipped
+        beside.python |= skimmed.python
         return events, buffer[buffer.index(b"{", end) :]
     return _one_by_one(buffer, beside, final=False)
 
@@ -257,8 +270,8 @@ def _patient(found: object) -> Event | None:
     if not isinstance(found, dict):
         return None
     try:
-        return msgspec.convert(found, Event, strict=False)
-    except (ValueError, OverflowError):  # msgspec's own is a ValueError, and so is half a character
+        return _again(found, Event)  # not converted: what stays undecoded is text
+    except (ValueError, OverflowError, RecursionError):  # msgspec's own is a ValueError, and so is half a character
         pass
     try:
         start, length = float(found.get("ts", 0.0)), found.get("dur")
@@ -271,10 +284,15 @@ def _patient(found: object) -> Event | None:
             dur=None if length is None else float(length),
             pid=found.get("pid"),
             tid=found.get("tid"),
-            args=msgspec.convert(args, Args, strict=False) if isinstance(args, dict) else None,
+            args=_again(args, Args) if isinstance(args, dict) else None,
         )
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         return None
+
+
+def _again(found: dict[str, Any], kind: type[_Kind]) -> _Kind:
+    """Return decoded JSON as a struct."""
+    return msgspec.json.decode(msgspec.json.encode(found), type=kind, strict=False)
 
 
 def _last(path: Path, buffer: bytes, beside: Beside) -> list[Event]:

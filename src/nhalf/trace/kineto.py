@@ -12,9 +12,10 @@ import numpy as np
 from nhalf.errors import InputError
 from nhalf.trace import events as stream
 from nhalf.trace.calls import MOST_RANKS, calls_of, listed
-from nhalf.trace.collect import Collector
-from nhalf.trace.recognition import Recogniser, operation, sounds_like_communication
+from nhalf.trace.collect import Collector, thread_of
+from nhalf.trace.recognition import Recogniser, sounds_like_communication
 from nhalf.trace.record import Header, RankTrace, Work, merged
+from nhalf.trace.skim import PYTHON
 from nhalf.trace.steps import Mark, detect
 
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ def read(path: Path, patterns: tuple[Pattern, ...], *, step: str | None = None) 
     collector = Collector(recogniser=Recogniser(patterns))
     for batch in stream.read(path, beside):
         collector.take(batch)
-    if not (collector.found or len(collector.device.start) or len(collector.ops.start)):
+    if not (collector.found or collector.device.batches or collector.ops.batches):
         raise InputError(
-            f"the trace holds no complete kernel or operator event among its {collector.events} events",
+            "the trace holds no complete kernel or operator event "
+            f"among its {collector.events + beside.skipped} events",
             where=str(path),
             allowed='events with "ph": "X" and a "dur"',
             do="record with torch.profiler while the model runs, and wait for the profiler to stop before copying",
@@ -69,16 +71,14 @@ class _Reduction:
         kept = self.collector
         limit = kept.last_us - kept.first_us + _SLACK_US
         head = _header(self.beside.header)
-        on_device = bool(len(kept.device.start)) or any(found.thread is None for found in kept.found)
-        compute = kept.device if on_device else kept.ops
-        start, length = np.frombuffer(compute.start), np.frombuffer(compute.length)
-        name, lane = np.frombuffer(compute.name, dtype="i"), np.frombuffer(compute.lane, dtype="i")
+        on_device = bool(kept.device.batches) or any(found.thread is None for found in kept.found)
+        start, length, name = (kept.device if on_device else kept.ops).whole()
         good = length <= limit
         if not on_device:
             # Operators on a worker thread of gloo belong to the collective that runs there.
-            workers = [kept.lanes[str(f.thread)] for f in kept.found if str(f.thread) in kept.lanes]
-            main = {kept.lanes.get(str(f.thread)) for f in kept.found if operation(f.name) and _is_message(f.name)}
-            good &= ~np.isin(lane, [worker for worker in workers if worker not in main])
+            workers = {kept.threads.get(thread_of(f.thread), -1) for f in kept.found}
+            main = {kept.threads.get(thread_of(f.thread), -1) for f in kept.found if _is_message(f.name)}
+            good &= ~np.isin(np.concatenate([*kept.thread, np.empty(0, dtype=np.int64)]), list(workers - main))
         found = [one for one in kept.found if one.length <= limit]
         giants = int(np.sum(length > limit)) + len(kept.found) - len(found)
         start_s, end_s = start[good] * _US, (start + length)[good] * _US
@@ -101,7 +101,7 @@ class _Reduction:
             works=_works(kept.names, name[good], length[good] * _US),
             suspects=_suspects(kept.names, name[good], length[good] * _US) if on_device else {},
             window_s=window,
-            events=kept.events,
+            events=kept.events + self.beside.skipped,
             lost=self.beside.lost + kept.without_length,
             notes=tuple(self.beside.notes),
         )
@@ -132,7 +132,7 @@ class _Reduction:
             self.beside.notes.append(f"{name}: {kept.without_length} events without a usable time were left out")
         if len(kept.devices) > 1:
             self.beside.notes.append(f"{name}: kernels of {len(kept.devices)} devices are read as one rank")
-        if kept.with_python or self.beside.header.get("with_stack"):
+        if self.beside.python or PYTHON in kept.categories or self.beside.header.get("with_stack"):
             self.beside.notes.append(
                 f"{name}: recorded with Python stacks, which slow the host: launch gaps and skew may be the profiler's"
             )
