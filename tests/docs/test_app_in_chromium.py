@@ -129,3 +129,15 @@ def test_it_fits(browser: Browser, width: int, tmp_path: Path) -> None:
     assert browser.run("document.documentElement.scrollWidth") <= width
     browser.picture(tmp_path / "app.png")
     assert (tmp_path / "app.png").stat().st_size > 10_000
+
+
+def test_the_pictures_are_of_what_the_page_asks(browser: Browser) -> None:
+    browser.run("document.querySelector('[data-tab=pictures]').click()")
+    browser.wait(
+        "!document.getElementById('pictures').hidden && document.getElementById('pictures').src.includes('model=')"
+    )
+    assert browser.run("document.getElementById('pictures').src").count("tp=") == 0
+    assert "lab --model" in browser.run("command()")
+    assert browser.run("getComputedStyle(document.getElementById('drop')).display") == "none"
+    browser.run("document.querySelector('[data-tab=step]').click()")
+    browser.wait("document.getElementById('other').hidden")

@@ -188,3 +188,13 @@ def test_a_word_of_any_letters_is_refused_politely() -> None:
     assert served.get("/", {"token": "\u00e9"})[0] == 403
     assert served.ask("GET", "/", None, {"Cookie": "nhalf=\u00e9"})[0] == 403
     served.server.should_exit = True
+
+
+def test_the_pictures_have_no_origin_and_refuse_as_the_panel_does(app: Served) -> None:
+    status, text = app.get("/pictures", {"model": "llama-3.1-8b", "on": "h100-sxm"})
+    assert status == 200
+    assert text.count("<h2>") >= 8
+    assert "pictures.html" in text
+    status, text = app.get("/pictures", {"model": "/etc/passwd", "on": "h100-sxm"})
+    assert status == 400
+    assert "no model" in text

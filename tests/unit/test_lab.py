@@ -19,7 +19,9 @@ from nhalf.lab import simulated
 from nhalf.lab.bench import Tokens, order
 from nhalf.lab.claims import BASE, LATE_S, Lab
 from nhalf.lab.simulated import Simulated
+from nhalf.loading.choices import Request
 from nhalf.report.lab import Answer, brief, document, page
+from nhalf.report.pictures import subject
 
 if TYPE_CHECKING:
     from nhalf.evidence.probe.messages import Decode
@@ -139,7 +141,10 @@ def test_every_claim_is_predicted_before_it_is_seen_and_comes_as_predicted() -> 
     assert brief(answer).verdict[0] == "8 of 8 claims hold: by the law."
     body = document(answer)
     assert set(body["claims"][0]) >= {"name", "predicted", "measured", "ratio", "holds", "predicted_at"}
-    assert len(page(answer).sections) == 9
+    drawn = page(answer, subject(Request(model="llama-3.1-8b", systems=()).updated({"system": "h100-sxm"})))
+    assert [bool(section.table) for section in drawn.sections] == [True] * 8 + [False]
+    assert drawn.sections[2].table is not None
+    assert drawn.sections[2].table.rows[0][0] == "half the latency"
 
 
 def test_claims_do_not_hold_where_a_link_does_not_change_and_tokens_that_differ_are_told() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import shlex
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from nhalf.app.asked import COMMANDS, Opened, checked, scenarios, split
+from nhalf.app.asked import request as asked
 from nhalf.app.panel import SLIDERS, panel
 from nhalf.catalog import overlay, store
 from nhalf.engines import ENGINES
@@ -25,6 +27,9 @@ from nhalf.errors import InputError, NhalfError
 from nhalf.files.reading import only
 from nhalf.printable import shown
 from nhalf.report import glossary
+from nhalf.report.export import bundle
+from nhalf.report.page import html
+from nhalf.report.pictures import page, subject
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
@@ -36,7 +41,13 @@ STATIC: Final = Path(__file__).with_name("static")
 _LOCAL: Final = ("127.0.0.1", "localhost", "[::1]", "::1")
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'"
+    "; frame-src 'self'"
 )
+_ALONE: Final = (
+    "sandbox allow-scripts allow-downloads; default-src 'none'; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"
+)
+"""The policy of a page that carries its own script: it has no origin, so that it reaches nothing here."""
 _COOKIE: Final = "nhalf"
 _LONGEST_QUERY: Final = 8000
 _LARGEST_FILE: Final = 32_000_000
@@ -69,6 +80,7 @@ def application(settings: Settings) -> Starlette:
             Route("/", _page),
             Route("/names", _names),
             Route("/panel", _panel),
+            Route("/pictures", _pictures),
             Route("/screen/{command}", _screen),
             Route("/api/{command}", _document),
             Route("/file/{command}", _file, methods=["POST"]),
@@ -100,9 +112,10 @@ class _Door:
 
         async def guarded(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
+                own = any(name == b"content-security-policy" for name, _ in message["headers"])
                 message["headers"] = [
                     *message["headers"],
-                    (b"content-security-policy", _POLICY.encode()),
+                    *(() if own else ((b"content-security-policy", _POLICY.encode()),)),
                     (b"x-content-type-options", b"nosniff"),
                     (b"referrer-policy", b"no-referrer"),
                     (b"cache-control", b"no-store"),
@@ -198,6 +211,16 @@ def _panel(request: Request) -> dict[str, Any]:
     """Return the numbers that the page draws."""
     settings: Settings = request.app.state.settings
     return panel(scenarios(checked("decode", _given(request), settings.opened)))
+
+
+@_guarded
+def _pictures(request: Request) -> Response:
+    """Return the interconnect in eight pictures, as a page of its own."""
+    settings: Settings = request.app.state.settings
+    found = checked("decode", _given(request), settings.opened)
+    drawn = page(subject(asked(found)))
+    command = shlex.join(["nhalf", "lab", "--model", found["model"][0], "--on", found["on"][0], "-o", "pictures.html"])
+    return HTMLResponse(html(drawn, command=command, bundle=bundle()), headers={"content-security-policy": _ALONE})
 
 
 def _answered(request: Request) -> Said:

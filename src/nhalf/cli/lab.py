@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nhalf.lab.claims import Claim
+    from nhalf.report.pictures import Subject
 
 _TOKENS, _FEW = 12, 4
 
@@ -23,13 +24,16 @@ _TOKENS, _FEW = 12, 4
 @click.command(cls=Grouped)
 @click.option("--short", is_flag=True, help="Fewer tokens of each run.")
 @click.option("--simulated", is_flag=True, help="No hosts: play the messages on a simulated network.")
+@click.option("--model", default="llama-3.1-70b", show_default=True, metavar="MODEL", help="Whose pictures -o draws.")
+@click.option("--on", "system", default="h100-sxm", show_default=True, metavar="SYSTEM", help="Where it runs in them.")
 @page_file.option
 @output_formats.option
-def lab(pages: Sequence[str], *, short: bool, simulated: bool) -> None:
+def lab(pages: Sequence[str], model: str, system: str, *, short: bool, simulated: bool) -> None:
     """Try the claims of the article here, in half a minute: what is predicted, then what is seen.
 
     On Linux, with the right to make network namespaces, four hosts are made of this machine and joined by links of a
     set latency and bandwidth; a small decoder runs on them, split over ranks. Elsewhere its messages are simulated.
+    With -o the interconnect in eight pictures: each claim for a model of yours, beside what was seen here.
     Exits 3 when a claim does not hold.
     """
     from nhalf.evidence.probe.bed import ONE_THREAD, missing
@@ -42,6 +46,7 @@ def lab(pages: Sequence[str], *, short: bool, simulated: bool) -> None:
     from nhalf.lab.simulated import Simulated
     from nhalf.report import lab as report
 
+    of = _subject(model, system) if pages else None
     why = "--simulated was asked for" if simulated else missing()
     claims: list[Claim] = []
     stopped = False
@@ -66,10 +71,19 @@ def lab(pages: Sequence[str], *, short: bool, simulated: bool) -> None:
             detail=lambda canvas: report.detail(answer, canvas),
         )
     )
-    page_file.write(pages, lambda: report.page(answer))
+    if of is not None:
+        page_file.write(pages, lambda: report.page(answer, of))
     if stopped:
         raise StoppedError("interrupted")
     failed = [claim.name for claim in claims if not claim.holds]
     if failed:
         raise NoAnswerError(f"{'; '.join(failed)}: not as claimed", where="nhalf lab",
                             do="run it again: other work on this machine may have been in the times")  # fmt: skip
+
+
+def _subject(model: str, system: str) -> Subject:
+    """Return what the pictures are of, before any claim is tried: a name that is wrong is told at once."""
+    from nhalf.loading.choices import Request
+    from nhalf.report.pictures import subject
+
+    return subject(Request(model=model, systems=()).updated({"system": system}))

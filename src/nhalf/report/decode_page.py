@@ -49,7 +49,7 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
             key="scaling",
             title="How the step scales",
             lead="Each bar is one layout, stacked by what takes the time. A stream is fastest where it is shortest.",
-            figures=[_scaling(panel, f"scaling-{place}") for place, panel in enumerate(panels)],
+            figures=[scaling(panel, f"scaling-{place}") for place, panel in enumerate(panels)],
         ),
         Section(
             key="regime",
@@ -96,7 +96,7 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
     )
 
 
-def _scaling(panel: Panel, key: str) -> Figure:
+def scaling(panel: Panel, key: str) -> Figure:
     """Return the steps of one system and batch, by the devices of the layouts."""
     rows = sorted(panel.rows, key=lambda row: row.layout.devices)
     bars = [
@@ -177,7 +177,7 @@ def _collectives(comparison: Comparison) -> list[Section]:
     drawn = [
         drawing
         for place, (row, _) in enumerate(wanted)
-        if (drawing := _algorithms(row, f"algorithms-{place}")) is not None
+        if (drawing := algorithms_of(row, f"algorithms-{place}")) is not None
     ]
     return [
         Section(
@@ -244,7 +244,7 @@ def _curve(row: Row, found: Crossover, batches: Sequence[float]) -> latency.Curv
     )
 
 
-def _algorithms(row: Row, key: str) -> Figure | None:
+def algorithms_of(row: Row, key: str) -> Figure | None:
     """Return the algorithm chart of a row's TP group on the links of its scenario; None where no system is known."""
     scenario = row.scenario
     asked = Asked(

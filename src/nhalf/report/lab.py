@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.lab.bench import MODEL, SUMS
 from nhalf.lab.claims import BASE
+from nhalf.report import pictures
 from nhalf.report.document import envelope
 from nhalf.report.figures.bars import Bar, of_bars
 from nhalf.report.page import Page, Section, Table
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from nhalf.lab.claims import Claim
     from nhalf.report.canvas import Canvas
+    from nhalf.report.pictures import Subject
 
 _HEADS = ("<claim", "predicted", "measured", "ratio", "<holds")
 _HOLDS, _FAILS = "#2b6cb0", "#c05621"
@@ -49,7 +51,7 @@ def brief(answer: Answer) -> Brief:
         table=(_HEADS, [_row(claim) for claim in answer.claims]),
         assumed=_assumed(),
         next_command="nhalf lab -o lab.html",
-        next_why="every number, with its time",
+        next_why="the claims in pictures, for your model",
         warn=held < len(answer.claims) or not answer.tokens_equal,
     )
 
@@ -116,17 +118,24 @@ def rows(body: dict[str, Any]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in ("expected", "seen")} for row in body["claims"]]
 
 
-def page(answer: Answer) -> Page:
-    """Return the page: how near each claim came, then every value with the times at which it was said and seen."""
+def page(answer: Answer, of: Subject) -> Page:
+    """Return the page: the eight pictures of the reader's model, each with what the bench says of it."""
     bars = [Bar(name=claim.name, value=claim.ratio, label=f"{claim.ratio:.2f}",
                 colour=_HOLDS if claim.holds else _FAILS) for claim in answer.claims]  # fmt: skip
     drawn = of_bars(bars, key="ratios", title="Measured over predicted", axis="measured / predicted",
                     note="1 is as predicted. Blue: the claim holds; orange: it does not.")  # fmt: skip
     found = brief(answer)
     heads = ("<what", "predicted", "measured", "ratio")
-    sections = [Section(key=f"claim-{place}", title=claim.name, lead=f"{_times(claim)}.",
-                        table=Table(heads=heads, rows=_values(claim)))
-                for place, claim in enumerate(answer.claims, 1)]  # fmt: skip
-    return Page(title="The lab", verdict=[*found.verdict, found.number],
-                sections=[Section(key="ratios", title="How near each claim came", figures=[drawn]), *sections],
-                notes=[f"Imposed: {found.assumed}."])  # fmt: skip
+    claims = dict(enumerate(answer.claims))
+    sections = [_tried(section, claims[place], heads) if place in claims else section
+                for place, section in enumerate(pictures.sections(of))]  # fmt: skip
+    drawn_first = Section(key="ratios", title="On the bench: how near each claim came", figures=[drawn],
+                          lead=f"Imposed: {found.assumed}.")  # fmt: skip
+    return replace(pictures.page(of), verdict=[pictures.verdict(of), *found.verdict, found.number],
+                   sections=[*sections, drawn_first])  # fmt: skip
+
+
+def _tried(section: Section, claim: Claim, heads: tuple[str, ...]) -> Section:
+    """Return a picture with the table of its claim."""
+    said = f"On the bench: {claim.name}; {_times(claim)}."
+    return replace(section, lead=f"{section.lead} {said}", table=Table(heads=heads, rows=_values(claim)))

@@ -7,7 +7,8 @@ const COLOURS = {weights: "#56B4E9", experts: "#0072B2", kv: "#009E73", compute:
 const NAMES = {weights: "weights", experts: "expert weights", kv: "KV cache", compute: "arithmetic", launch: "per-layer overhead",
   collective_fixed: "all-reduce latency", collective_transfer: "all-reduce bytes", hand_over: "pipeline transfer", prefill: "prefill interference"};
 const BINDING = {latency: "collective_fixed", bandwidth: "collective_transfer", "hand-over": "hand_over"};
-const TABS = {step: "Step", plan: "Plan", buy: "Buy", crossover: "Crossover", simulate: "Simulate", fit: "Fit", doctor: "Doctor", trace: "Trace"};
+const TABS = {step: "Step", plan: "Plan", buy: "Buy", crossover: "Crossover", pictures: "Eight pictures", simulate: "Simulate", fit: "Fit", doctor: "Doctor", trace: "Trace"};
+const TITLES = {...TABS, pictures: "The interconnect, in eight pictures"};
 const FILES = ["fit", "doctor", "trace"];
 const EXTRA = {plan: "gpus=8", simulate: "op=all-reduce&ranks=8&size=64KiB&latency=5us&bandwidth=100GB/s&algorithm=ring"};
 let names = {}, base = {}, tab = "step", asked = 0, timer = 0, panel = null;
@@ -38,13 +39,14 @@ function parameters() {
 // What a tab asks for: that, without what the command finds itself, and with what stands in its own field.
 function asking() {
   const given = tab === "simulate" ? new URLSearchParams() : parameters();
-  const left = {plan: ["tp", "batch"], buy: ["tp"], crossover: [...given.keys()].filter((name) => !["model", "on"].includes(name))};
+  const left = {plan: ["tp", "batch"], buy: ["tp"], pictures: ["tp", "batch"], crossover: [...given.keys()].filter((name) => !["model", "on"].includes(name))};
   for (const name of left[tab] ?? []) given.delete(name);
   if (tab !== "step") for (const [name, value] of new URLSearchParams($("extra").querySelector("input").value)) given.set(name, value);
   return given;
 }
 function command() {
   if (FILES.includes(tab)) return `nhalf ${tab} FILE`;
+  if (tab === "pictures") return `nhalf lab --model ${form.model.value} --on ${form.on.value} -o pictures.html`;
   const given = asking(), first = tab === "simulate" ? "op" : "model";
   const words = ["nhalf", tab === "step" ? "decode" : tab, given.get(first)];
   for (const [name, value] of given) if (name !== first)
@@ -102,10 +104,18 @@ async function update() {
 async function screen(mine) {
   const file = FILES.includes(tab);
   $("drop").hidden = !file;
-  $("extra").hidden = file || tab === "crossover";
-  $("verdict").textContent = TABS[tab];
+  $("pictures").hidden = tab !== "pictures";
+  $("screen").hidden = tab === "pictures";
+  $("extra").hidden = file || ["crossover", "pictures"].includes(tab);
+  $("verdict").textContent = TITLES[tab];
   $("range").textContent = $("crossover").textContent = $("problem").textContent = "";
   if (file) { $("screen").textContent = "Drop a log or a trace: it stays on this machine."; return; }
+  if (tab === "pictures") {
+    await fetched("panel?" + asking());  // what is wrong is told here
+    const url = "pictures?" + asking();
+    if (mine === asked && $("pictures").getAttribute("src") !== url) $("pictures").src = url;
+    return;
+  }
   const found = await fetched("screen/" + tab + "?" + asking());
   if (mine === asked) $("screen").textContent = [...found.warnings, found.text, found.problem].filter(Boolean).join("\n");
 }

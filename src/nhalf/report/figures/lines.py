@@ -31,8 +31,10 @@ class Dot:
     tips: tuple[tuple[str, str], ...] = ()
 
 
-def lines(dots: Sequence[Dot], *, key: str, title: str, axis: tuple[str, str], note: str = "") -> Figure:
-    """Return the time of a step against an input, whose name and unit are `axis`."""
+def lines(
+    dots: Sequence[Dot], *, key: str, title: str, axis: tuple[str, str], note: str = "", of: str = "a step"
+) -> Figure:
+    """Return the time `of` a step, or of a part of it, against an input, whose name and unit are `axis`."""
     alt = altair()
     name, unit = axis
     rows = [_row(dot, unit) for dot in dots]
@@ -40,7 +42,7 @@ def lines(dots: Sequence[Dot], *, key: str, title: str, axis: tuple[str, str], n
     x = alt.X("at:Q", title=name, scale=_scale([dot.at for dot in dots]),
               axis=alt.Axis(labelExpr=_label(unit), grid=True, **_ticks([dot.at for dot in dots])))  # fmt: skip
     times = [dot.step_s for dot in dots]
-    y = alt.Y("step_s:Q", title="time of a step", scale=_scale(times, zero=True),
+    y = alt.Y("step_s:Q", title=f"time of {of}", scale=_scale(times, zero=True),
               axis=alt.Axis(labelExpr=seconds("datum.value"), **_ticks(times)))  # fmt: skip
     told = ["line", "value", "step", *dict.fromkeys(tip for dot in dots for tip, _ in dot.tips)]
     several = len(order) > 1
@@ -60,7 +62,7 @@ def lines(dots: Sequence[Dot], *, key: str, title: str, axis: tuple[str, str], n
     return Figure(
         key=key,
         title=title,
-        text=_text(dots, name, unit),
+        text=f"Time of {of} against {name}. {_text(dots, unit)}",
         note=note,
         chart=alt.layer(drawn, marks).properties(width="container", height=_HEIGHT),
         rows=[
@@ -106,11 +108,11 @@ def _label(unit: str) -> str:
     return f"format(datum.value, '.3~s') + '{end}'" if end else "format(datum.value, '.4~g')"
 
 
-def _text(dots: Sequence[Dot], name: str, unit: str) -> str:
+def _text(dots: Sequence[Dot], unit: str) -> str:
     """Return the chart in words: both ends of each line."""
     parts = []
     for line in dict.fromkeys(dot.line for dot in dots):
         mine = sorted((dot for dot in dots if dot.line == line), key=lambda dot: dot.at)
         ends = [f"{units.format_time(dot.step_s)} at {_row(dot, unit)['value']}" for dot in (mine[0], mine[-1])]
         parts.append(f"{line}: {' to '.join(ends)}" if line else " to ".join(ends))
-    return f"Time of a step against {name}. {joined(parts)}."
+    return f"{joined(parts)}."
