@@ -30,8 +30,8 @@ def test_decode_writes_a_page_and_figures_beside_its_answer(tmp_path: Path) -> N
     assert (result.code, result.out) == (0, plain.out)
     assert result.err == f"wrote {report}\nwrote {picture}\nwrote {drawing}\n"
     assert sections(report) == [
-        "scaling", "regime", "latency", "algorithms", "topology", "waterfall", "levers", "tornado", "sources", "notes",
-        "command",
+        "scaling", "moving", "regime", "latency", "algorithms", "topology", "waterfall", "levers", "tornado", "sources",
+        "notes", "command",
     ]  # fmt: skip
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "What binds, by batch and layout" in drawing.read_text(encoding="utf-8")

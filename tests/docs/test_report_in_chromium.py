@@ -218,3 +218,34 @@ def test_pointing_at_other_marks_shows_their_numbers(
         shown = hover(found, mark)
         for part in parts:
             assert re.search(part, shown), shown
+
+
+def test_sliders_move_the_bars_to_what_decode_says(browser: Browser) -> None:
+    def moved(**exponents: float) -> dict[str, Any]:
+        for name, value in exponents.items():
+            browser.run(
+                f"(() => {{ const c = document.querySelector('[data-slider={name}]'); c.value = {value};"
+                " c.dispatchEvent(new Event('input', {bubbles: true})); })()"
+            )
+        rows = browser.run("window.nhalf.views['moving-0'].data('moved').map(r => ({...r}))")
+        return {row["layout"]: row for row in rows}
+
+    path = "system.fabric.{}.{}"
+    links = {"intra_node": (0.779, 450), "inter_node": (5, 50)}  # [us, GB/s], of the catalogue
+    given = [
+        word
+        for tier, (latency, bandwidth) in links.items()
+        for word in ("--set", f"{path.format(tier, 'latency_s')}={2**1.5 * latency!r}us",
+                     "--set", f"{path.format(tier, 'bandwidth_bytes_per_s')}={2**-1.25 * bandwidth!r}GB/s")
+    ]  # fmt: skip
+    document = invoke(*DECODE[:-4], "--batch", "23", "--weights", "fp8", *given, "--json").document
+    rows = moved(batch=4.5, latency=1.5, bandwidth=-1.25)
+    assert len(rows) == 3
+    for row in document["rows"]:
+        assert rows[row["layout"]]["time_s"] == pytest.approx(row["tpot_s"], rel=0.01)
+        assert rows[row["layout"]]["catalogue_s"] <= rows[row["layout"]]["time_s"] * 1.0001
+    assert browser.run("document.querySelector('[data-slider=batch]').previousElementSibling.textContent") == "23"
+    still = moved(batch=0, latency=0, bandwidth=0)
+    plain = invoke(*DECODE[:-4], "--batch", "1", "--weights", "fp8", "--json").document
+    for row in plain["rows"]:
+        assert still[row["layout"]]["time_s"] == pytest.approx(row["tpot_s"], rel=1e-4)

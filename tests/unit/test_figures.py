@@ -56,7 +56,7 @@ def datasets(spec: Any) -> Iterator[list[dict[str, Any]]]:  # noqa: ANN401  a tr
 
 
 @pytest.mark.parametrize(
-    "kind", ["scaling", "regime", "latency", "algorithms", "topology", "waterfall", "levers", "tornado"]
+    "kind", ["scaling", "moving", "regime", "latency", "algorithms", "topology", "waterfall", "levers", "tornado"]
 )
 def test_a_page_of_decode_has_every_kind_and_each_is_legal(kind: str) -> None:
     mine = [each for key, each in figures().items() if key.startswith(kind)]

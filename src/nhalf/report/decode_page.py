@@ -11,6 +11,7 @@ from nhalf import units
 from nhalf.collective import Op
 from nhalf.decide.choice import choices
 from nhalf.decide.collective import flips, rows
+from nhalf.decide.moving import grid
 from nhalf.errors import InputError
 from nhalf.loading.collective import Asked, load
 from nhalf.predict.communication import collective, is_measured, measured_curve
@@ -18,6 +19,7 @@ from nhalf.report.fields import count, gigabytes
 from nhalf.report.figures import latency
 from nhalf.report.figures.algorithm import algorithms
 from nhalf.report.figures.bars import levers, tornado
+from nhalf.report.figures.moving import moving
 from nhalf.report.figures.regime import regime
 from nhalf.report.figures.stacks import Stack, stacks
 from nhalf.report.figures.topology import topology
@@ -33,10 +35,12 @@ if TYPE_CHECKING:
     from nhalf.decide.regime import Crossover
     from nhalf.loading import Default
     from nhalf.report.figures.figure import Figure
+    from nhalf.scenario import Scenario
 
 SIZES_BYTES: Final = 2.0 ** np.arange(10, 27.01, 0.5)
 """The sizes at which a collective is drawn [bytes]: 1 KiB to 128 MiB."""
 _MOST_CURVES: Final = 4
+_MOST_LAYOUTS: Final = 8
 
 
 def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Sequence[str] = ()) -> Page:
@@ -50,6 +54,12 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
             title="How the step scales",
             lead="Each bar is one layout, stacked by what takes the time. A stream is fastest where it is shortest.",
             figures=[scaling(panel, f"scaling-{place}") for place, panel in enumerate(panels)],
+        ),
+        Section(
+            key="moving",
+            title="Move it",
+            lead="Choose the batch, and make every link slower or faster: the page needs no server for it.",
+            figures=_moving(comparison),
         ),
         Section(
             key="regime",
@@ -94,6 +104,18 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
         constants=constants(scenario, fastest.elasticities),
         notes=notes(warnings, defaults),
     )
+
+
+def _moving(comparison: Comparison) -> list[Figure]:
+    """Return the time per token of the layouts of each system, to be moved by sliders."""
+    systems: dict[str, dict[str, Scenario]] = {}
+    steps = [row for row in comparison.rows if row.phase != "prefill"]
+    for row in sorted(steps, key=lambda row: row.layout.devices):
+        systems.setdefault(row.system, {})[row.layout_name] = row.scenario
+    return [
+        moving([grid(each) for each in list(layouts.values())[:_MOST_LAYOUTS]], key=f"moving-{place}", title=name)
+        for place, (name, layouts) in enumerate(systems.items())
+    ]
 
 
 def scaling(panel: Panel, key: str) -> Figure:

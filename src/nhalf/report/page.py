@@ -169,7 +169,8 @@ def _drawing(figure: Figure) -> dict[str, Any]:
     converter: Any = needed("vl_convert", "vl-convert-python")
     spec = {**figure.chart.to_dict(validate=False), "config": config(), "description": figure.text}
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-    return {"spec": converter.vegalite_to_vega(spec), "rows": list(figure.rows), "title": figure.title}
+    drawn = {"spec": converter.vegalite_to_vega(spec), "rows": list(figure.rows), "title": figure.title}
+    return drawn if figure.moves is None else {**drawn, "grids": figure.moves["grids"]}
 
 
 def _for_script(value: object) -> str:

@@ -48,7 +48,8 @@ class Figure:
     """One chart: an altair `chart` without a title, the `rows` that it shows (SI units in the keys), and words for it.
 
     `key` is unique on its page and names the files that are saved from it; `text` says what is to be seen, for readers
-    who do not see it, and `note` how to read it.
+    who do not see it, and `note` how to read it. `moves` holds the sliders of a figure that a page can move, and its
+    grids.
     """
 
     key: str
@@ -57,6 +58,7 @@ class Figure:
     chart: Any
     rows: Sequence[Mapping[str, object]]
     note: str = ""
+    moves: Mapping[str, Any] | None = None
 
 
 def altair() -> Any:  # noqa: ANN401  a module that is an extra

@@ -54,6 +54,44 @@
     await view.runAsync();
   });
 
+  // A figure with sliders: times are read off straight lines between the nodes that the page holds.
+  function cell(nodes, at) {
+    let low = nodes.findLastIndex((node) => node <= at);
+    low = Math.min(Math.max(low, 0), nodes.length - 2);
+    return [low, (at - nodes[low]) / (nodes[low + 1] - nodes[low])];
+  }
+  function read(grid, batch, latency, byte) {
+    const [[i, x], [j, y], [k, z]] = [batch, latency, byte].map((at, axis) => cell(grid.nodes[axis], at));
+    const [, wide, deep] = grid.nodes.map((nodes) => nodes.length);
+    let found = 0;
+    for (const [a, u] of [[0, 1 - x], [1, x]]) for (const [b, v] of [[0, 1 - y], [1, y]]) for (const [c, w] of [[0, 1 - z], [1, z]])
+      if (u * v * w) found += u * v * w * grid.times_s[((i + a) * wide + j + b) * deep + k + c];
+    return found;
+  }
+  const three = (x) => x >= 1000 ? Math.round(x).toLocaleString("en") : String(Number(x.toPrecision(3)));
+  const time = (x) => x >= 1 ? three(x) + " s" : x >= 1e-3 ? three(1e3 * x) + " ms" : three(1e6 * x) + " us";
+  function moved(key) {
+    const given = {};
+    for (const slider of document.querySelectorAll(`[data-slider][data-of="${key}"]`)) {
+      const value = 2 ** slider.value;
+      given[slider.dataset.slider] = slider.dataset.slider === "batch" ? Math.round(value) : value;
+      slider.previousElementSibling.textContent = three(given[slider.dataset.slider]);
+    }
+    return drawings[key].grids.map((grid) => {
+      const time_s = read(grid, given.batch, given.latency, 1 / given.bandwidth);
+      const [place, part] = cell(grid.nodes[0], given.batch);
+      const fits = grid.fits[place] && (part === 0 || grid.fits[place + 1]);
+      return {layout: grid.layout, time_s, catalogue_s: read(grid, given.batch, 1, 1), room_s: 1.4 * time_s, shade: fits ? 1 : 0.3,
+        label: `${time(time_s)}, ${three(1 / time_s)} tokens/s per user`};
+    });
+  }
+  document.addEventListener("input", (event) => {
+    const key = event.target.dataset.slider && event.target.dataset.of;
+    if (!key) return;
+    drawings[key].rows = moved(key).map(({layout, time_s, catalogue_s}) => ({layout, time_s, catalogue_s}));
+    views[key].data("moved", moved(key)).runAsync();
+  });
+
   document.addEventListener("click", async (event) => {
     const kind = event.target.dataset && event.target.dataset.save, key = event.target.dataset && event.target.dataset.of;
     if (kind === "csv") save(`${key}.csv`, "text/csv", csv(drawings[key].rows));
