@@ -37,6 +37,8 @@ _RANK = re.compile(r"\bRank +(\d+) +(?:Group +(\d+) +)?Pid +(\d+) +on +(\S+) +de
 _VERSION = re.compile(r"nccl-tests version +(\S+).*?nccl-library=(\d+)")
 _RCCL_VERSION = re.compile(r"rccl-tests: Version +(\S+)")
 _AMD = re.compile(r"\b(?:AMD|Instinct|Radeon|MI\d{3}|gfx\d+)")
+_RIGHT: Final = frozenset({"0", "N/A", ""})
+_INFINITE: Final = frozenset({"inf", "nan", "-nan"})
 _MOST = 0.8  # of the rows: a rule that so many keep is a rule
 _SLACK = 0.02  # relative; a mangled row misses by far more
 
@@ -276,7 +278,10 @@ def _sides(rows: Iterable[Row]) -> Iterable[Side]:
 
 
 def _is_wrong(row: Row) -> bool:
-    return any((real(side.wrong) or 0.0) > 0.0 or side.error in {"inf", "nan", "-nan"} for side in row.sides)
+    for side in row.sides:
+        if side.error in _INFINITE or (side.wrong not in _RIGHT and (real(side.wrong) or 0.0) > 0.0):
+            return True
+    return False
 
 
 def agrees(row: Row) -> bool:
@@ -320,8 +325,8 @@ def _points(numbered: list[tuple[int, Row]], source: str) -> tuple[tuple[Point, 
                 line=line,
                 low_s=low,
                 high_s=high,
-                min_s=_seconds(main.shortest),
-                max_s=_seconds(main.longest),
+                min_s=_seconds(main.shortest) if main.shortest else None,
+                max_s=_seconds(main.longest) if main.longest else None,
                 in_place_s=second,
                 wrong=_is_wrong(row),
             )
