@@ -5,6 +5,7 @@
 #   make fuzz    100,000 damaged inputs and odd options, for an hour or two
 #   make bench   speed budgets (studies that need data are scripts in tests/bench)
 #   make format  let ruff rewrite what it can
+#   make docs    the documentation as a site in build/site, to be opened without a network
 #   make clean   remove .venv, caches and builds
 
 PYTHON ?= python3
@@ -29,11 +30,11 @@ ROOMS := \
   'trace tests/golden/trace/tp2_slow1'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test fuzz bench format clean python
+.PHONY: help demo dev test fuzz bench docs format clean python
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '3,8s/^#   //p' Makefile
+	@sed -n '3,9s/^#   //p' Makefile
 
 python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -79,6 +80,17 @@ fuzz: $(DEV)
 
 bench: $(DEV)
 	@$(BIN)/python tests/bench/speed.py
+
+# The site's generator has a file of pins of its own: no command and no test of nhalf needs it.
+SITE := .venv/.site-$(KEY)
+
+$(SITE): constraints-docs.txt $(DEV)
+	@echo "installing the site's generator into .venv"
+	@$(PIP) --require-hashes --requirement constraints-docs.txt
+	@touch $@
+
+docs: $(SITE)
+	@$(BIN)/python tools/build_docs.py
 
 format: $(DEV)
 	$(BIN)/ruff check --fix

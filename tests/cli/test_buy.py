@@ -266,3 +266,24 @@ def test_no_cell_is_cut_in_a_narrow_terminal(columns: int) -> None:
     cells = re.findall(r"[\d.-]+\*? \([\d.-]+\.\.[\d.-]+\)", out)
     assert len(cells) == len(document["options"])
     assert all(out.count(f"batch {batch}") >= 2 for batch in (1, 4, 16, 64, 256, 512))
+
+
+# ---------------------------------------------------------------------------------------------------- requests a second
+
+
+def test_a_rate_of_requests_buys_at_the_batch_that_keeps_up() -> None:
+    load = ("--rate", "5", "--isl", "1000", "--osl", "200")
+    before = invoke("buy", "llama-3.1-70b", "--on", "h100-sxm", *load, "--json").document["options"][0]["before"]
+    (cell,) = invoke("decode", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "8", *load, "--json").document["rows"]
+    assert [before[key] for key in ("batch", "step_s", "low_s")] == [cell[key] for key in ("batch", "step_s", "low_s")]
+
+
+def test_a_rate_that_no_layout_or_several_settle_says_so() -> None:
+    load = ("--isl", "1000", "--osl", "200")
+    over = invoke("buy", "llama-3.1-70b", "--on", "h100-sxm", "--rate", "500", *load)
+    assert "the queue does not settle at 500 requests/s" in over.err
+    several = invoke("buy", "llama-3.1-70b", "--on", "h100-sxm", "--tp", "4,8", "--rate", "5", *load)
+    assert several.code == 2
+    assert "name one layout" in several.err
+    mixed = invoke("whatif", "llama-3.1-70b", "--on", "h100-sxm", "--mix", "1=2", "--rate", "5", *load)
+    assert "leave out --mix" in mixed.err

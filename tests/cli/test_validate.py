@@ -162,3 +162,12 @@ def test_runs_that_the_constants_have_seen_are_said_to_be(tmp_path: Path) -> Non
     another = rows[4].rpartition(",")[0] + ",0.0123456"
     path.write_text("\n".join([*rows[:4], another]) + "\n", encoding="utf-8")
     assert "3 of 4 rows are runs that the constants were fitted on" in invoke("validate", str(path)).err
+
+
+def test_times_in_milliseconds_are_read_by_the_name_of_their_column(tmp_path: Path) -> None:
+    row = "llama-3.1-70b,h100-sxm,vllm,fp8,1024,512,16,8"
+    seconds, milli = tmp_path / "s.csv", tmp_path / "ms.csv"
+    seconds.write_text(f"{HEADER}{row},0.0109,\n", encoding="utf-8")
+    milli.write_text(f"{HEADER.replace('tpot_s', 'tpot_ms')}{row},10.9,\n", encoding="utf-8")
+    documents = [invoke("validate", str(path), "--json").document for path in (seconds, milli)]
+    assert documents[0]["groups"] == documents[1]["groups"]

@@ -55,6 +55,12 @@ SCALING = (
     b"devices,batch,step_s,engine,mode\n1,1,0.03,vllm,graph\n2,1,0.02,vllm,graph\n4,1,0.015,vllm,graph\n"
     b"8,1,0.012,vllm,eager\n"
 )
+FORCED = "\n".join(
+    ["collective,size_bytes,algorithm,protocol,channels,nodes,ranks,latency_us"]
+    + [f"allreduce,{1024 << step},{algorithm},{protocol},-1,2,16,{latency + (1024 << step) / rate}"
+       for algorithm, protocol, latency, rate in (("ring", "ll", 60, 4e3), ("tree", "ll128", 40, 9e3))
+       for step in range(0, 14, 2)]
+).encode()  # fmt: skip
 _ON = ("--on", "h100-sxm", "--tp", "2")
 
 
@@ -161,9 +167,32 @@ def _schedule(random: Random) -> Input:
     return Input(arguments, "schedule.json", damaged(random, json.dumps(SCHEDULE).encode()))
 
 
+def _doctored(random: Random) -> Input:
+    name, data = random.choice(_logs()[0])
+    more = random.choice(((), ("--ranks", "8"), ("--model", "llama-3.1-8b")))
+    return Input(("doctor", name, "--on", "h100-sxm", *more), name, damaged(random, data))
+
+
+@cache
+def _pages() -> tuple[tuple[str, bytes], ...]:
+    """Return the saved pages of servers, by their names."""
+    return tuple((path.name, path.read_bytes()) for path in sorted((TESTS / "golden" / "scrapes").iterdir()))
+
+
+def _lived(random: Random) -> Input:
+    name, data = random.choice(_pages())
+    arguments = ("live", name, "--model", "llama-3.1-8b", *_ON, "--every", "50ms", "--once")
+    return Input(arguments, name, damaged(random, data))
+
+
+def _tuned(random: Random) -> Input:
+    arguments = ("tune", "llama-3.1-8b", "--on", "h100-sxm", "--tp", "16", "--logs", "forced.csv")
+    return Input(arguments, "forced.csv", damaged(random, FORCED))
+
+
 KINDS: tuple[tuple[Callable[[Random], Input], int], ...] = (
     (_fit, 34), (_topo, 6), (_config, 14), (_traced, 4), (_table, 12), (_toml, 16), (_bench, 6), (_scaling, 4),
-    (_schedule, 4),
+    (_schedule, 4), (_doctored, 10), (_lived, 5), (_tuned, 5),
 )  # fmt: skip
 """What makes a file, and how often."""
 
@@ -206,6 +235,7 @@ BASES: dict[str, tuple[tuple[str, ...], ...]] = {
     "lint": (("curve.csv",),),
     "fit": ((str(TESTS / "logs" / "csv" / "plain.csv"),),),
     "doctor": ((str(TESTS / "logs" / "csv" / "plain.csv"), "--on", "h100-sxm"),),
+    "tune": (("llama-3.1-8b", "--on", "h100-sxm", "--tp", "16", "--logs", "forced.csv"),),
     "predict": (("cases.csv",),),
     "validate": (("cases.csv",),),
     "calibrate": (("cases.csv",),),
@@ -245,3 +275,4 @@ def prepare() -> None:
     """Write, into the current folder, the files that options are tried with."""
     Path("curve.csv").write_bytes(SCALING)
     Path("cases.csv").write_bytes(CASES)
+    Path("forced.csv").write_bytes(FORCED)

@@ -30,7 +30,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 _LONGEST_MESSAGE = 4000
 _SIGNED = (
     "gain", "offset", "difference", "bias", "elastic", "saved", "cost_s", "low", "error", "excess", "skew_s", "shift",
-    "change", "begin", "start", "clock", "drift", "high", "value",
+    "change", "begin", "start", "clock", "drift", "high", "value", "split[]/time_s",
 )  # fmt: skip
 """Words of fields that may be below zero."""
 _ORDERED = (("low_s", "high_s"), ("low", "high"), ("gain_low", "gain_high"), ("ttft_low_s", "ttft_high_s"))

@@ -257,6 +257,16 @@ def test_a_split_claims_no_more_of_the_constant_than_its_interval_does() -> None
     assert "if c is near the middle of its wide interval" in wide.verdict  # type: ignore[attr-defined]
 
 
+def test_a_constant_is_nothing_at_the_least() -> None:
+    near = split_of(2, 4, 8, constant_s=-0.2e-3)
+    assert near.constant_s == 0.0  # type: ignore[attr-defined]
+    assert near.constant_interval_s[0] == 0.0 < near.constant_interval_s[1]  # type: ignore[attr-defined]
+    assert near.shared_s < 60e-3  # type: ignore[attr-defined]
+    assert near.verdict == "no constant shows: the step is shared out entirely"  # type: ignore[attr-defined]
+    far = split_of(2, 4, 8, constant_s=-5e-3)
+    assert "falls faster than the devices grow" in far.impossible  # type: ignore[attr-defined]
+
+
 def test_loads_are_split_by_their_lengths_and_by_how_experts_are_dealt_out() -> None:
     header = (*HEADER, "moe_tp", "moe_ep", "tpot_s")
     rows = [

@@ -398,3 +398,32 @@ def test_time_never_falls_with_size_or_latency(name: str, ports: str, size: floa
 
     assert at(size * factor, 5e-6) >= at(size, 5e-6) * (1 - 1e-12)
     assert at(size, 5e-6 * factor) >= at(size, 5e-6) * (1 - 1e-12)
+
+
+# --------------------------------------------------------------------------------------------- ranks that are all alike
+
+
+@pytest.mark.parametrize("op", ["all-reduce", "all-gather", "reduce-scatter"])
+@pytest.mark.parametrize("ranks", [2, 3, 8, 33])
+@pytest.mark.parametrize("size", [8.0, 16384.0, 1e6 + 1])
+@pytest.mark.parametrize("adding", [0.0, 3e-12])
+def test_ranks_that_are_alike_end_where_each_alone_would(
+    op: str, ranks: int, size: float, adding: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, net = made(op, "ring", ranks, size), network.switch(ranks, LINK)
+    for starts in (np.full(ranks, 1.7e-6), np.full((ranks, 3), [0.0, 1e-6, 3.3e-3])):
+        conditions = Conditions(starts_s=starts, reduction_s_per_byte=adding)
+        short = run(program, net, conditions, record=False).finished_s
+        with monkeypatch.context() as patch:
+            patch.setattr(rounds, "_alike", lambda _: False)
+            long = run(program, net, conditions, record=False).finished_s
+        assert (short == long).all()
+
+
+def test_a_ring_of_ranks_that_are_alike_costs_no_more_than_its_rounds() -> None:
+    program, net = made("all-reduce", "ring", 131_072, 64 * 2.0**20), network.switch(131_072, LINK)
+    told: list[int] = []
+    found = run(program, net, progress=told.append)
+    assert found.time_s == pytest.approx(2 * 131_071 * (LINK.latency_s + 512 / 50e9))
+    assert sum(told) == program.messages
+    assert len(told) <= 2  # a step for each phase, not for each round

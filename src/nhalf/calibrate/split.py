@@ -71,6 +71,8 @@ class Split:
         """Return why the split cannot be what happened, or an empty text: nothing is claimed of such a constant."""
         if self.shared_s <= 0:
             return "the step grows with the devices, so no part of it is shared out (W is not above 0)"
+        if self.constant_interval_s[1] <= 0:
+            return "the step falls faster than the devices grow, which no sharing out does (c is below 0)"
         if self.read_share > _ABOVE:
             share = f"{100 * self.read_share:.0f} % of the datasheet's bandwidth"
             return f"W would read the weights at {share}, which is impossible"
@@ -185,6 +187,10 @@ def _split(name: str, counts: list[int], times: list[float], widest: Scenario) -
     (constant, shared), *_ = np.linalg.lstsq(design, np.ones(len(counts)), rcond=None)
     freedom = len(counts) - _FREE
     intervals = _intervals(design, np.array([constant, shared]), freedom)
+    if constant < 0 < intervals[0][1]:
+        # No time is below zero: the best c is none at all, and W alone explains the step.
+        constant, shared = 0.0, float(np.sum(design[:, 1]) / np.sum(design[:, 1] ** 2))
+        intervals = ((0.0, intervals[0][1]), intervals[1])
     step = decode(widest)
     owed = {part: float(np.mean(time)) for part, time in columns(step).items()}
     shared_out = sum(owed.get(part, 0.0) for part in _SHARED)

@@ -11,7 +11,7 @@ from nhalf import loading
 from nhalf.cli import flags, next_command, output, output_formats, page_file
 from nhalf.cli.help_pages import Grouped
 from nhalf.decide.purchase import purchase
-from nhalf.loading.buying import BATCHES, layouts, shares
+from nhalf.loading.buying import BATCHES, at_rate, layouts, shares
 from nhalf.loading.degrees import FLAGS
 from nhalf.loading.purchase_options import options as read_options
 from nhalf.loading.purchase_options import standard
@@ -57,12 +57,16 @@ def answer(command: str, model: str, texts: tuple[str, ...], given: Mapping[str,
     mix = shares(given["mix"])
     asked_at = tuple(map(int, request.batches or BATCHES))
     batches = tuple(mix) if mix and not given["batch"] and not given["users"] else asked_at
+    at_one = None if request.options.rate is not None else (1,)
     found: list[Purchase] = []
     asked: list[Request] = []
     defaults: dict[Default, None] = {}
     told: dict[str, None] = {}
     for system in request.systems:
-        loaded, alone, taken = layouts(replace(request, batches=(1,), systems=(system,)), stated=stated)
+        loaded, alone, taken = layouts(replace(request, batches=at_one, systems=(system,)), stated=stated)
+        if request.options.rate is not None:
+            batches, settled = at_rate(loaded, mix)
+            taken = (settled, *taken)
         listed = texts or standard(loaded.scenarios)
         chosen, warnings = read_options(alone, loaded.scenarios, listed, prices=command == "buy")
         found.append(purchase(loaded.scenarios, chosen, batches, mix))

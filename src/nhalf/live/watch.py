@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
 KEPT: Final = 8640
 """Windows that are kept: a day of one every 10 s."""
-_WITH: Final = (0.15, 0.10, 0.10)
-"""How far a prediction may be off: a constant, per request, per token in the cache [shares of a step]."""
-_WITHOUT: Final = (0.70, 0.15, 0.10)
-"""The same shares of a step where nothing is predicted."""
+_SHARES: Final = (0.70, 0.15, 0.10)
+"""What a step is made of before anything is learnt, each as doubtful as large: a constant, what grows with the
+requests, and what with the tokens in the cache [shares of a step]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +90,7 @@ class Watch:
             return None
         predicted = self.expected.at(found) if self.expected is not None else None
         self.seen.append(Seen(window=found, predicted=predicted))
-        return self._test(found, predicted)
+        return self._test(found)
 
     def expect(self, expected: Expected) -> None:
         """Predict the windows that were seen, and those to come; the test for drift begins anew with them."""
@@ -101,7 +100,7 @@ class Watch:
         for each in windows:
             predicted = expected.at(each)
             self.seen.append(Seen(window=each, predicted=predicted))
-            self._test(each, predicted)
+            self._test(each)
 
     def miss(self, at: float, why: str) -> None:
         """Keep that a scrape brought nothing."""
@@ -115,24 +114,25 @@ class Watch:
             start = self.gaps.pop().start
         self.gaps.append(Gap(start=start, end=end, why=why))
 
-    def _test(self, found: Window, predicted: Prediction | None) -> Shift | None:
-        """Hand a window to the test for drift; its inputs are in units of the first window's."""
+    def _test(self, found: Window) -> Shift | None:
+        """Hand a window to the test for drift; its inputs are in units of the first window's.
+
+        What is predicted takes no part: a curve that changes its algorithm jumps with the batch, and where the server
+        jumps elsewhere the difference would look like a change of the server.
+        """
         if math.isnan(found.context[0]) and self.first is not None and not math.isnan(self.first.context[0]):
             return None
         if self.first is None or self.drift is None:
             self.first = found
-            self.drift = self._drift(found, predicted)
-        base = predicted.step_s if predicted is not None else 0.0
+            self.drift = self._drift(found)
         value = found.decode_s if not math.isnan(found.decode_s) else found.step_s
-        return self.drift.add(found.start, self.inputs(*self._load(found)), value - base)
+        return self.drift.add(found.start, self.inputs(*self._load(found)), value)
 
-    def _drift(self, found: Window, predicted: Prediction | None) -> Drift:
+    def _drift(self, found: Window) -> Drift:
         """Return the test, with what is known before anything is learnt."""
         prefill = 1.0 - decode_step(found)[0] / found.step_s if math.isnan(found.decode_s) else 0.0
-        constant, each, token = _WITH if predicted is not None else _WITHOUT
-        prior = (0.0, 0.0, 0.0, prefill) if predicted is not None else (*_WITHOUT, prefill)
-        doubts = (constant, each, token, max(prefill / 2, 0.02))
-        return Drift(prior=prior, doubts=doubts, scale=found.step_s, every=self.every)
+        doubts = (*_SHARES, max(prefill / 2, 0.02))
+        return Drift(prior=(*_SHARES, prefill), doubts=doubts, scale=found.step_s, every=self.every)
 
     def _load(self, found: Window) -> tuple[float, float, float]:
         """Return the load of a window: requests, context, and prompt tokens of a step that shows in it."""
@@ -149,17 +149,16 @@ class Watch:
                 prompt_tokens / prompts if prompts > 0 else prompt_tokens / 256.0)  # fmt: skip
 
     def explained_s(self, running: float, context: float, prompt_tokens: float) -> float:
-        """Return the step [s] that is expected at a load, by the prediction and what was learnt; NaN before that."""
+        """Return the step [s] that is expected at a load by what was learnt; NaN before that."""
         if self.drift is None:
             return math.nan
-        base = self.expected.step_s(running, context) if self.expected is not None else 0.0
         learnt = sum(
             float(weight) * each
             for weight, each in zip(
                 self.drift.coefficients[0], self.inputs(running, context, prompt_tokens), strict=True
             )
         )
-        return base + learnt * self.drift.scale
+        return learnt * self.drift.scale
 
     def between(self, start: float, end: float) -> list[Seen]:
         """Return the windows that ended after `start` and not after `end`."""

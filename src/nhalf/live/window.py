@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _LEAST_S: Final = 1e-5
 _MOST_S: Final = 600.0
 """Between these a step can be [s]; what lies outside is no step."""
+_MOST_REQUESTS: Final = 1e6
+_MOST_TOKENS: Final = 1e8
+"""More requests in a step, or tokens in one's context, than these are damage."""
 _MARGIN: Final = 1.25
 """A step counts as one with prefill where it holds this much more than the tokens that are decoded."""
 _GAUGE: Final = 0.03
@@ -98,22 +101,36 @@ def window(before: Reading | None, after: Reading) -> Window:
         They do not tell.
     """
     if after.fresh:
-        return _of_records(before, after)
+        return _possible(_of_records(before, after))
     if before is None:
         raise NothingError("it was not seen before")
+    return _possible(_of_counters(before, after))
+
+
+def _possible(found: Window) -> Window:
+    """Return a window whose step, requests and context can be; what lies outside is damage."""
+    if not _LEAST_S < found.step_s < _MOST_S:
+        raise NothingError(f"a step of {found.step_s:.3g} s cannot be")
+    if found.running[0] > _MOST_REQUESTS:
+        raise NothingError(f"{found.running[0]:.3g} requests in a step cannot be")
+    if not (math.isnan(found.context[0]) or 1.0 <= found.context[0] <= _MOST_TOKENS):
+        raise NothingError(f"a context of {found.context[0]:.3g} tokens cannot be")
+    return found
+
+
+def _of_counters(before: Reading, after: Reading) -> Window:
+    """Return what counters gained between two pages."""
     if after.at <= before.at:
         raise NothingError("no time went by")
     gained = {name: value - before.totals[name] for name, value in after.totals.items() if name in before.totals}
     if any(value < 0 for value in gained.values()):
         raise NothingError("its counters began anew")
     gaps, gap_s = gained.get("gaps", 0.0), gained.get("gap_s", 0.0)
-    if gaps <= 0:
+    if gaps <= 0 or gap_s <= 0:
         raise NothingError("no token came")
     observed = EXPORTS[after.engine].observed
     kept = _kept(gained, after.levels)
     step_s = gap_s / gaps * (1.0 if observed == "step" else kept)
-    if not _LEAST_S < step_s < _MOST_S:
-        raise NothingError(f"a step of {step_s:.3g} s cannot be")
     running = _running(gained, before, after, step_s / kept)
     if not running[0] > 0:
         raise NothingError("nothing ran")
@@ -144,8 +161,6 @@ def _of_records(before: Reading | None, after: Reading) -> Window:
     decode_s = totals["decode_s"] / pure if pure else math.nan
     extra = totals["mixed_s"] / (steps - pure) - decode_s if pure and steps > pure else math.nan
     share = 1.0 - pure / steps
-    if not _LEAST_S < step_s < _MOST_S:
-        raise NothingError(f"a step of {step_s:.3g} s cannot be")
     return Window(
         start=before.at if before else after.at - step_s * steps, end=after.at, engine=after.engine, step_s=step_s,
         kept=totals["accepted_sum"] / steps, running=_around(running, 0.01), context=_around(context, _GAUGE),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from nhalf import units
 from nhalf.catalog import store
 from nhalf.errors import InputError
@@ -42,6 +44,28 @@ def layouts(request: Request, *, stated: bool) -> tuple[Loaded, Request, tuple[D
     loaded = scenarios(request)
     taken = Default(flag="--tp", value=str(degree), reason="a whole node, as far as the model splits")
     return loaded, request, (taken, *loaded.defaults)
+
+
+def at_rate(loaded: Loaded, mix: dict[int, float]) -> tuple[tuple[int, ...], Default]:
+    """Return the batch at which a layout keeps up with a rate of requests, and that as a choice.
+
+    Raises
+    ------
+    InputError
+        There are several layouts, each with a batch of its own, or batches are stated too.
+    """
+    if mix:
+        raise InputError("--rate finds the batch itself", where="--rate", do="leave out --mix")
+    if len(loaded.scenarios) > 1:
+        what = f"each of {len(loaded.scenarios)} layouts keeps up at a batch of its own"
+        raise InputError(what, where="--rate", do="name one layout, such as --tp 8, or give --batch")
+    workload = loaded.scenarios[0].workload
+    batch = int(np.max(workload.batch))
+    rate = loaded.request.options.rate
+    reason = (
+        f"what keeps up with {rate:g} requests/s" if workload.requests_per_s else f"{rate:g} requests/s are too many"
+    )
+    return (batch,), Default(flag="--batch", value=str(batch), reason=reason)
 
 
 def within_a_node(request: Request) -> tuple[Request, tuple[Default, ...]]:

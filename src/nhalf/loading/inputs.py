@@ -157,7 +157,7 @@ INPUTS: Final[tuple[Input, ...]] = (
         said=(("plan", "Sequences in flight in all; layouts are ranked at this load.  [default: what suits each]"),),
     ),
     Input(
-        name="rate", read=read.rate, metavar="R", commands=("decode", "plan", "compare"),
+        name="rate", read=read.rate, metavar="R", commands=("decode", "plan", "buy", "whatif", "compare"),
         help="Requests per second in all, with --isl and --osl: finds the batch at which each layout keeps up.",
     ),
     Input(name="concurrency", part="cells", column="concurrency", cell="number", commands=()),

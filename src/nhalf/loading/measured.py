@@ -25,20 +25,25 @@ LONGEST_S: Final = 2.0
 def measured_s(table: Table, column: str = "tpot_s") -> Array:
     """Return the measured time of every row [s], NaN where there is none.
 
+    A table that has the column in milliseconds (`tpot_ms`) is read by that.
+
     Raises
     ------
     InputError
         The table has no such column, or a cell holds no positive number.
     """
-    if column not in table.header:
-        raise InputError(f"no column {column}", where=table.path, allowed="a measured time per output token [s]")
+    in_ms = f"{column.removesuffix('_s')}_ms"
+    if column not in table.header and in_ms not in table.header:
+        allowed = f"a measured time per output token: {column} in seconds, or {in_ms}"
+        raise InputError(f"no column {column}", where=table.path, allowed=allowed)
+    column, unit_s, unit = (column, 1.0, "seconds") if column in table.header else (in_ms, 1e-3, "milliseconds")
     found = np.full(len(table.rows), np.nan)
     for row, text in enumerate(table.column(column)):
         if not text.strip():
             continue
-        found[row] = number_of(text)
+        found[row] = number_of(text) * unit_s
         if np.isnan(found[row]):
-            raise InputError(f"{column} {text!r} is not a number", where=table.place(row), allowed="seconds, no unit")
+            raise InputError(f"{column} {text!r} is not a number", where=table.place(row), allowed=f"{unit}, no unit")
         if not _SHORTEST_S <= found[row] <= _LONGEST_S:
             raise InputError(
                 f"{column} {text!r} is no time of a token", where=table.place(row), allowed="1e-9 to 1e6 seconds"

@@ -211,6 +211,7 @@ def _cache_bytes(scenario: Scenario, part: CachePart) -> Term:
         "cp": float(layout.context_parallel),
         "stage": stage_share(scenario),
         "limit": float(attention.read_limit or 0),
+        "recent": float(attention.recent_elements),
         "index": attention.index_bytes,
         "state": attention.state_bytes(ranks),
     }
@@ -218,8 +219,9 @@ def _cache_bytes(scenario: Scenario, part: CachePart) -> Term:
         formula = "b * 2 * state * L * stage"
     else:
         seen = "minimum(c, limit)" if attention.read_limit else "c"
+        recent = " + recent * w" if attention.recent_elements else ""
         indexed = " + c * index" if attention.index_bytes else ""
-        formula = f"b * ({seen} * e * w{indexed}) / cp * L * stage"
+        formula = f"b * ({seen} * e * w{recent}{indexed}) / cp * L * stage"
     return leaf(part.name, formula, inputs, unit="bytes")
 
 
@@ -297,13 +299,15 @@ def _score_flop(scenario: Scenario, part: CachePart, through: Term) -> Term:
         "c": scenario.workload.context_tokens,
         "limit": float(attention.read_limit or 0),
         "f": attention.score_flop(layout.tensor_parallel),
+        "recent": attention.recent_flop(layout.tensor_parallel),
         "g": attention.index_flop,
         "L": float(part.layer_count),
         "cp": float(layout.context_parallel),
         "stage": stage_share(scenario),
     }
     seen = "minimum(c, limit)" if attention.read_limit else "c"
-    return leaf(part.name, f"t * ({seen} * f + c * g) / cp * L * stage", inputs, unit="FLOP")
+    recent = " + recent" if attention.recent_elements else ""
+    return leaf(part.name, f"t * ({seen} * f{recent} + c * g) / cp * L * stage", inputs, unit="FLOP")
 
 
 def prompt_work(scenario: Scenario, through: Term, length: Term) -> dict[str, Term]:

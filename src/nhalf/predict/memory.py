@@ -119,6 +119,7 @@ def _kept(scenario: Scenario, part: CachePart, sequences: Quantity | Term) -> Te
         "limit": float(attention.kept_limit or 0),
         "e": attention.kv_elements(ranks),
         "w": workload.kv_bytes,
+        "recent": float(attention.recent_elements),
         "index": attention.index_bytes,
         "state": attention.state_bytes(ranks),
         "L": float(part.layer_count),
@@ -126,7 +127,8 @@ def _kept(scenario: Scenario, part: CachePart, sequences: Quantity | Term) -> Te
         "stage": stage_share(scenario),
     }
     seen = "minimum(c, limit)" if attention.kept_limit else "c"
-    return leaf(part.name, f"b * ({seen} * (e * w + index) / cp + state) * L * stage", inputs, unit="bytes")
+    recent = " + recent * w" if attention.recent_elements else ""
+    return leaf(part.name, f"b * ({seen} * (e * w + index) / cp{recent} + state) * L * stage", inputs, unit="bytes")
 
 
 def _length(scenario: Scenario) -> Quantity:

@@ -193,6 +193,8 @@ def _flips(found: Purchase, *, named: bool) -> list[str]:
     on = f"On {system.name}: f" if named else "F"
     names = {option.name: _name(option, system) for option in found.options}
     return [
-        f"{on}rom batch {flip.batch} on {names.get(flip.after or '', 'nothing on the list')} saves most."
+        f"{on}rom batch {flip.batch} on {names[flip.after]} saves most."
+        if flip.after
+        else f"{on}rom batch {flip.batch} on nothing on the list saves what can be told."
         for flip in found.flips[:2]
     ]

@@ -31,6 +31,11 @@ _WORTH_NO_LIST = 250_000
 """Messages of all pairs of one draw from which they are played without a list."""
 
 
+def _alike(values: Array) -> bool:
+    """Tell whether all ranks (the first axis) have the same values."""
+    return bool(np.all(values == values[:1]))
+
+
 @dataclass(slots=True, kw_only=True)
 class Player:
     """Plays rounds on a network for ranks that are ready at given times.
@@ -95,6 +100,9 @@ class Player:
         duration, adding = self._duration(played), self._adding(played)
         ready, shift = self.ready, played.shift
         draws = ready.size // len(ready)
+        if self.rows is None and isinstance(duration, float) and _alike(ready) and (adding is None or _alike(adding)):
+            self._turns_of_one(played, duration, 0.0 if adding is None else float(adding.flat[0]))
+            return
         end = np.empty_like(ready)
         near, far = ready[:-shift], ready[shift:]
         last, first = ready[-shift:], ready[:shift]
@@ -111,6 +119,14 @@ class Player:
             if received is not None:
                 ready += received
             self._tick(played.messages * draws)
+
+    def _turns_of_one(self, played: Round | AllPairs, duration: float, adding: float) -> None:
+        """Play the same where all ranks are alike and stay so: what one does, all do, to the last digit."""
+        one = self.ready[0].copy()
+        for _ in range(played.times):
+            one = one + duration + adding if adding else one + duration
+        self.ready[:] = one
+        self._tick(played.messages * played.times * (self.ready.size // len(self.ready)))
 
     def _both_ways(self, played: Round) -> None:
         """Play rounds in which every rank sends to both of its neighbours."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from nhalf.transformer.attention import Attention, GroupedQueryAttention
+from nhalf.transformer.attention import Attention, GroupedQueryAttention, Indexer
 from nhalf.transformer.config import from_config
 from nhalf.transformer.feedforward import ExpertFeedForward, GatedFeedForward
 from nhalf.transformer.model import CachePart, Layer, MixtureOfExperts, Transformer
@@ -13,7 +13,7 @@ from nhalf.transformer.weights import BITS, KV_BYTES, WEIGHT_BYTES, Read, Split,
 
 if TYPE_CHECKING:
     from nhalf.transformer.description import from_description
-    from nhalf.transformer.latent import Indexer, LatentAttention
+    from nhalf.transformer.latent import LatentAttention
     from nhalf.transformer.recurrence import LinearAttention, StateSpace
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
 
 # What most models do not need is imported when it is asked for.
 _LATER = {
-    "Indexer": "latent",
     "LatentAttention": "latent",
     "LinearAttention": "recurrence",
     "StateSpace": "recurrence",

@@ -18,11 +18,11 @@ _PLAIN = Traits()
 _PLAIN_NAMES = Naming()
 
 
-def _compound(name: str) -> Reader:
-    """Return a reader of `compound`, which is imported when it reads: most models need none of it."""
+def _compound(name: str, module: str = "hybrid") -> Reader:
+    """Return a reader of a module that is imported when it reads: most models need none of it."""
 
     def read(fields: Fields, traits: Traits) -> list[Layer]:
-        reader: Reader = getattr(import_module("nhalf.transformer.hybrid"), name)
+        reader: Reader = getattr(import_module(f"nhalf.transformer.{module}"), name)
         return reader(fields, traits)
 
     return read
@@ -51,9 +51,12 @@ _GPT_OSS = (("mlp.gate", "mlp.router"), ("experts.0.", "experts."))
 _LLAMA4 = (("mlp.gate", "mlp.router"), ("router_proj", "gate_proj"), ("shared_experts", "shared_expert"),
            ("mlp.", "feed_forward."), ("experts.0.", "experts."))  # fmt: skip
 _QWEN = (("shared_experts", "shared_expert"),)
+_KIMI = (("linear_attn.", "self_attn."), ("mlp.experts", "block_sparse_moe.experts"),
+         ("mlp.shared_experts", "block_sparse_moe.shared_experts"))  # fmt: skip
 _NEMOTRON = (("self_attn.", "mixer."), ("mamba.", "mixer."), ("mlp.", "mixer."))
 
 _VISION = "the vision encoder"
+_SENSES = "the encoders of images and sound"
 _QWEN2 = Traits(biased="inputs", windows="upper")
 _QWEN3 = Traits(normed="per head", windows="upper")
 _HYBRID = Traits(normed="per head")
@@ -78,8 +81,8 @@ FAMILIES: dict[str, Family] = {
         defaults=_GEMMA3_DEFAULTS,
     ),
     "Gemma4ForConditionalGeneration": Family(
-        read=grouped_query.gemma4, traits=_GEMMA3, naming=Naming(layers=_INSIDE), tied=True, text=True,
-        senses="the encoders of images and sound",
+        read=_compound("gemma4", "two_shapes"), traits=_GEMMA3, naming=Naming(layers=_INSIDE), tied=True, text=True,
+        senses=_SENSES,
     ),
     "Mistral3ForConditionalGeneration": Family(
         read=grouped_query.dense, traits=_MISTRAL, naming=Naming(layers=_INSIDE), text=True, senses=_VISION
@@ -101,12 +104,28 @@ FAMILIES: dict[str, Family] = {
         read=grouped_query.llama4, traits=Traits(windows="chunks"), naming=Naming(renames=_LLAMA4)
     ),
     "Glm4MoeForCausalLM": Family(read=grouped_query.glm4_moe, traits=Traits(biased="flagged-inputs", normed="flag")),
-    "DeepseekV2ForCausalLM": Family(read=_compound("deepseek")),
-    "DeepseekV3ForCausalLM": Family(read=_compound("deepseek")),
-    "DeepseekV32ForCausalLM": Family(read=_compound("deepseek_sparse")),
-    "GlmMoeDsaForCausalLM": Family(read=_compound("deepseek_sparse")),
+    "DeepseekV2ForCausalLM": Family(read=_compound("deepseek", "deepseek")),
+    "DeepseekV3ForCausalLM": Family(read=_compound("deepseek", "deepseek")),
+    "DeepseekV32ForCausalLM": Family(read=_compound("deepseek_sparse", "deepseek")),
+    "GlmMoeDsaForCausalLM": Family(read=_compound("deepseek_sparse", "deepseek")),
+    "DeepseekV4ForCausalLM": Family(read=_compound("deepseek_v4", "deepseek")),
+    "KimiLinearForCausalLM": Family(read=_compound("kimi_linear", "deepseek"), naming=Naming(renames=_KIMI)),
+    "KimiK3ForConditionalGeneration": Family(
+        read=_compound("kimi_linear", "deepseek"), naming=Naming(layers=_FIRST, renames=_KIMI), text=True,
+        senses=_VISION,
+    ),
+    "MiMoV2FlashForCausalLM": Family(read=_compound("mimo_v2", "two_shapes")),
+    "MiMoV2ForCausalLM": Family(read=_compound("mimo_v2", "two_shapes"), senses=_SENSES),
+    "Step3p5ForCausalLM": Family(read=_compound("step", "two_shapes"), traits=_HYBRID),
+    "Step3p7ForConditionalGeneration": Family(
+        read=_compound("step", "two_shapes"), traits=_HYBRID, naming=Naming(layers=_INSIDE), text=True, senses=_VISION
+    ),
+    "MiniMaxM3SparseForConditionalGeneration": Family(
+        read=_compound("minimax_m3", "two_shapes"), traits=_HYBRID, naming=Naming(layers=_FIRST, renames=_MIXTRAL),
+        text=True, senses=_VISION,
+    ),
     "KimiK25ForConditionalGeneration": Family(
-        read=_compound("deepseek"), naming=Naming(layers=_FIRST), text=True, senses=_VISION
+        read=_compound("deepseek", "deepseek"), naming=Naming(layers=_FIRST), text=True, senses=_VISION
     ),
     "Qwen3NextForCausalLM": Family(read=_compound("qwen_hybrid_moe"), traits=_HYBRID, naming=Naming(renames=_QWEN)),
     "Qwen3_5ForConditionalGeneration": Family(

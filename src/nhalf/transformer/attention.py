@@ -4,9 +4,50 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from nhalf.transformer.weights import Matrix, vectors
+from nhalf.transformer.weights import UNQUANTISED, Matrix, vectors
+
+INDEX_SCALE_BYTES = 4.0
+"""Bytes of the scale of one cached index key [bytes]: an index key is 8 bits per element and one fp32 scale for 128
+elements (DeepSeek-V3.2-Exp, its released inference code)."""
+
+
+class Indexer(NamedTuple):
+    """A small attention that chooses the `tokens` cached tokens which the large one reads (DeepSeek-V3.2-Exp).
+
+    A layer without an indexer of its `own` reads what the one before it chose. `plain` keys are kept in 16 bits.
+    """
+
+    heads: int
+    head_dim: int
+    tokens: int
+    own: bool = True
+    plain: bool = False
+
+    @property
+    def key_bytes(self) -> float:
+        """Return the bytes of one index key [bytes]: 8 bits per element and a scale, or 16 bits."""
+        if not self.own:
+            return 0.0
+        return 2.0 * self.head_dim if self.plain else self.head_dim + INDEX_SCALE_BYTES
+
+    @property
+    def flop(self) -> float:
+        """Return 2 h d [FLOP]: one score for each of its heads."""
+        return 2.0 * self.heads * self.head_dim if self.own else 0.0
+
+    def matrices(self, sizes: dict[str, tuple[int, int]]) -> tuple[Matrix, ...]:
+        """Return its projections (parameters and narrowest bits by name) and norms; every rank holds them."""
+        if not self.own:
+            return ()
+        projections = tuple(
+            Matrix(
+                module=f"self_attn.indexer.{name}", group="indexer", parameters=size, split="none", narrowest_bits=bits
+            )
+            for name, (size, bits) in sizes.items()
+        )
+        return (*projections, vectors(2 * self.head_dim))
 
 
 class Attention(ABC):
@@ -77,6 +118,15 @@ class Attention(ABC):
         """Return the arithmetic [FLOP] per new token and cached token of that choice; every rank does it."""
         return 0.0
 
+    @property
+    def recent_elements(self) -> int:
+        """Return the elements of the last tokens that are kept in full beside compressed ones, and read each step."""
+        return 0
+
+    def recent_flop(self, ranks: int) -> float:  # noqa: ARG002  the kinds that compress their cache use it
+        """Return the arithmetic [FLOP] per new token on the last tokens that are kept in full."""
+        return 0.0
+
     def state_elements(self, ranks: int) -> float:  # noqa: ARG002  the kinds that keep a state use it
         """Return the elements of a sequence's state: read and written each step, whatever the context."""
         return 0.0
@@ -86,14 +136,44 @@ class Attention(ABC):
         return 0.0
 
 
+class IndexedAttention(Attention):
+    """Attention that reads what an indexer chose, where it has one."""
+
+    __slots__ = ()
+
+    indexer: Indexer | None
+
+    @property
+    def pooled(self) -> int:
+        """Return how many cached tokens share one index key."""
+        return 1
+
+    @property
+    def index_elements(self) -> int:
+        """Return the elements of one index key."""
+        return 0 if self.indexer is None else self.indexer.head_dim
+
+    @property
+    def index_bytes(self) -> float:
+        """Return the bytes of index keys per cached token [bytes]."""
+        return 0.0 if self.indexer is None else self.indexer.key_bytes / self.pooled
+
+    @property
+    def index_flop(self) -> float:
+        """Return the arithmetic of the indexer [FLOP] per new token and cached token."""
+        return 0.0 if self.indexer is None else self.indexer.flop / self.pooled
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupedQueryAttention(Attention):
+class GroupedQueryAttention(IndexedAttention):
     """Attention in which groups of query heads share key-value heads (Ainslie et al., arXiv:2305.13245).
 
     `window` is the most tokens a query looks back on, `chunked` says that windows are fixed chunks, of which a token
     reads half on average and at most all. `biased` names the projections that have biases: the inputs (query, key and
     value), the output too, or none. `norm_elements` are those of the norms of queries and keys. An output gate
-    (`gated`) doubles the query projection; `keys_as_values` leaves out the value projection, not the cached values.
+    (`gated`) doubles the query projection, one number a head (`head_gated`) adds a row for each; `keys_as_values`
+    leaves out the value projection, not the cached values. Values have the dimension of keys, or `value_dim`. An
+    `indexer` chooses what is read, in blocks (MiniMax-M3).
     """
 
     heads: int
@@ -106,10 +186,15 @@ class GroupedQueryAttention(Attention):
     gated: bool = False
     keys_as_values: bool = False
     sinks: bool = False
+    value_dim: int | None = None
+    head_gated: bool = False
+    indexer: Indexer | None = None
 
     @property
     def kind(self) -> str:
         """Return what the kind is called in answers."""
+        if self.indexer is not None:
+            return "block-sparse attention"
         if self.window is None:
             return "full attention"
         return "chunked attention" if self.chunked else "sliding-window attention"
@@ -117,8 +202,8 @@ class GroupedQueryAttention(Attention):
     def matrices(self, hidden_size: int) -> tuple[Matrix, ...]:
         """Return the four projections, and the biases, norms and sinks."""
         queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        values = 0 if self.keys_as_values else keys
-        out = queries
+        values = 0 if self.keys_as_values else self.kv_heads * self._value_dim
+        out = self.heads * self._value_dim
         queries *= 2 if self.gated else 1
         biases = queries + keys + values if self.biased != "none" else 0
         biases += hidden_size if self.biased == "all" else 0
@@ -130,7 +215,27 @@ class GroupedQueryAttention(Attention):
             Matrix(module="self_attn.v_proj", group=cached, parameters=values * hidden_size, pieces=self.kv_heads),
             Matrix(module="self_attn.o_proj", group=name, parameters=out * hidden_size, inputs=1),
             rest,
+            *self._extras(hidden_size),
         )
+
+    @property
+    def _value_dim(self) -> int:
+        return self.head_dim if self.value_dim is None else self.value_dim
+
+    def _extras(self, hidden_size: int) -> tuple[Matrix, ...]:
+        """Return the gate of the heads and the indexer's projections, whose keys all its heads share."""
+        found: tuple[Matrix, ...] = ()
+        if self.head_gated:
+            size = self.heads * hidden_size
+            found += (
+                Matrix(module="self_attn.g_proj", group="attention", parameters=size, narrowest_bits=UNQUANTISED),
+            )
+        if self.indexer is not None:
+            heads, head_dim = self.indexer.heads, self.indexer.head_dim
+            found += self.indexer.matrices(
+                {"q_proj": (hidden_size * heads * head_dim, 8), "k_proj": (hidden_size * head_dim, 8)}
+            )
+        return found
 
     def refusal(self, ranks: int) -> str:
         """Return why TP cannot split the heads over so many ranks, or an empty string."""
@@ -142,7 +247,7 @@ class GroupedQueryAttention(Attention):
 
     def kv_elements(self, ranks: int) -> float:
         """Return the cached elements per token; a head is not split but copied."""
-        return 2.0 * max(1.0, self.kv_heads / ranks) * self.head_dim
+        return max(1.0, self.kv_heads / ranks) * (self.head_dim + self._value_dim)
 
     def copies(self, ranks: int) -> float:
         """Return on how many of the ranks each key-value head lies."""
@@ -150,8 +255,8 @@ class GroupedQueryAttention(Attention):
 
     @property
     def read_limit(self) -> int | None:
-        """Return the window."""
-        return self.window
+        """Return the window, or how many tokens the indexer chooses."""
+        return self.window if self.indexer is None else self.indexer.tokens
 
     @property
     def kept_limit(self) -> int | None:
@@ -159,5 +264,5 @@ class GroupedQueryAttention(Attention):
         return self.window
 
     def score_flop(self, ranks: int) -> float:
-        """Return 4 h d / ranks: a multiplication and an addition, for the scores and for the values."""
-        return 4.0 * self.heads / ranks * self.head_dim
+        """Return 2 h (d + d of values) / ranks: a multiplication and an addition, for the scores and for the values."""
+        return 2.0 * self.heads / ranks * (self.head_dim + self._value_dim)

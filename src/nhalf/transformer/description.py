@@ -29,10 +29,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nhalf.transformer.assembly import Shape, assemble, stacked
-from nhalf.transformer.attention import Attention, GroupedQueryAttention
+from nhalf.transformer.attention import Attention, GroupedQueryAttention, Indexer
 from nhalf.transformer.feedforward import ExpertFeedForward, GatedFeedForward
 from nhalf.transformer.fields import Fields
-from nhalf.transformer.latent import Indexer, LatentAttention
+from nhalf.transformer.latent import LatentAttention
 from nhalf.transformer.model import Layer
 from nhalf.transformer.recurrence import STATE_BYTES, LinearAttention, StateSpace
 from nhalf.transformer.weights import KV_BYTES, WEIGHT_BYTES, Format

@@ -53,6 +53,7 @@ class ExpertFeedForward:
     corrected: bool = False
     router_biased: bool = False
     latent_size: int | None = None
+    latent_bits: int = 4
 
     def expert_parameters(self, hidden_size: int) -> int:
         """Return the weights of one expert: 3 d m with a gate, and its biases."""
@@ -101,6 +102,7 @@ class ExpertFeedForward:
                     group="latent projections",
                     parameters=hidden_size * width,
                     split="none",
+                    narrowest_bits=self.latent_bits,
                     inputs=1,
                 )
                 for name in ("fc1_latent_proj", "fc2_latent_proj")

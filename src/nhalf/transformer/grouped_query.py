@@ -258,38 +258,3 @@ def deepseek_experts(fields: Fields) -> ExpertFeedForward:
 def glm4_moe(fields: Fields, traits: Traits) -> list[Layer]:
     """Return the layers of GLM-4.5 and its successors with grouped-query attention."""
     return mixed(fields, traits, deepseek_experts(fields), after_dense(fields), "intermediate_size")
-
-
-def gemma4(fields: Fields, traits: Traits) -> list[Layer]:
-    """Return the layers of Gemma 4: those that look back on everything have heads of their own, and no values.
-
-    One with experts has them beside the dense block, which every token passes like a shared expert.
-    """
-    for key in ("num_kv_shared_layers", "hidden_size_per_layer_input", "use_double_wide_mlp"):
-        fields.absent(key, "only Gemma 4 without shared caches and without embeddings of each layer is")
-    block = _gemma4_experts(fields) if fields.flag("enable_moe_block") else None
-    head_dim = fields.count("global_head_dim", default=fields.count("head_dim"))
-    found: list[Layer] = []
-    for layer in dense(fields, traits):
-        each = layer.attention
-        if isinstance(each, GroupedQueryAttention) and each.window is None:
-            each = replace(
-                each,
-                head_dim=head_dim,
-                kv_heads=fields.count("num_global_key_value_heads", default=each.kv_heads),
-                norm_elements=2 * head_dim,
-                keys_as_values=fields.flag("attention_k_eq_v"),
-            )
-        found.append(replace(layer, attention=each, feed_forward=block or layer.feed_forward))
-    return found
-
-
-def _gemma4_experts(fields: Fields) -> ExpertFeedForward:
-    """Return the experts of Gemma 4 with the dense block beside them."""
-    experts, chosen = chosen_of(fields, "num_experts", "top_k_experts")
-    return ExpertFeedForward(
-        experts=experts,
-        chosen=chosen,
-        intermediate_size=fields.count("moe_intermediate_size"),
-        shared=GatedFeedForward(intermediate_size=fields.count("intermediate_size")),
-    )

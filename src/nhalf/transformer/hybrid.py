@@ -1,4 +1,4 @@
-"""Families with other attention: DeepSeek's latent one, linear attention, state spaces, and searched stacks."""
+"""Families with linear attention, state spaces, and searched stacks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 from nhalf.transformer.feedforward import ExpertFeedForward, GatedFeedForward
 from nhalf.transformer.grouped_query import (
     Traits,
-    after_dense,
     attention,
     chosen_of,
-    deepseek_experts,
     feed_forwards,
     qwen_experts,
     stepped,
 )
-from nhalf.transformer.latent import Indexer, LatentAttention
 from nhalf.transformer.model import Layer
 from nhalf.transformer.recurrence import LinearAttention, StateSpace
 
@@ -24,36 +21,6 @@ if TYPE_CHECKING:
     from nhalf.transformer.attention import Attention, GroupedQueryAttention
     from nhalf.transformer.feedforward import FeedForward
     from nhalf.transformer.fields import Fields
-
-
-def deepseek(fields: Fields, traits: Traits) -> list[Layer]:
-    """Return the layers of DeepSeek V2, V3 and R1, Kimi K2 and GLM-5; an indexer where its fields are there."""
-    mixing = LatentAttention(
-        heads=fields.count("num_attention_heads"),
-        query_rank=fields.optional("q_lora_rank"),
-        latent=fields.count("kv_lora_rank"),
-        rope_dim=fields.count("qk_rope_head_dim"),
-        nope_dim=fields.count("qk_nope_head_dim"),
-        value_dim=fields.count("v_head_dim"),
-        biased=fields.flag("attention_bias"),
-    )
-    blocks = feed_forwards(fields, deepseek_experts(fields), after_dense(fields), "intermediate_size")
-    return [Layer(count=1, attention=mixing, feed_forward=block, norms=traits.norms) for block in blocks]
-
-
-def deepseek_sparse(fields: Fields, traits: Traits) -> list[Layer]:
-    """Return the layers of DeepSeek V3.2 and GLM-5: latent attention that reads what an indexer chose."""
-    indexer = Indexer(
-        heads=fields.count("index_n_heads"),
-        head_dim=fields.count("index_head_dim"),
-        tokens=fields.count("index_topk"),
-    )
-    found: list[Layer] = []
-    for layer in deepseek(fields, traits):
-        each = layer.attention
-        sparse = replace(each, indexer=indexer) if isinstance(each, LatentAttention) else each
-        found.append(replace(layer, attention=sparse))
-    return found
 
 
 # ------------------------------------------------------------------------------------------------------ Qwen3-Next, 3.5

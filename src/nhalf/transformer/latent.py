@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from nhalf.transformer.attention import Attention
+from nhalf.transformer.attention import IndexedAttention, Indexer
 from nhalf.transformer.weights import UNQUANTISED, Matrix, vectors
-
-INDEX_SCALE_BYTES = 4.0
-"""Bytes of the scale of one cached index key [bytes]: an index key is 8 bits per element and one fp32 scale for 128
-elements (DeepSeek-V3.2-Exp, its released inference code)."""
-
-
-class Indexer(NamedTuple):
-    """A small attention that chooses the `tokens` cached tokens which the large one reads (DeepSeek-V3.2-Exp)."""
-
-    heads: int
-    head_dim: int
-    tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatentAttention(Attention):
+class LatentAttention(IndexedAttention):
     """Multi-head latent attention (MLA): keys and values are kept as one latent, and a rotary key that heads share.
 
-    `query_rank` is None where queries are not compressed. Decode multiplies with the latent itself ("absorbed").
+    `query_rank` is None where queries are not compressed. Decode multiplies with the latent itself ("absorbed"). An
+    output gate (`gated`) is a projection as wide as the values.
 
     References
     ----------
@@ -39,12 +27,15 @@ class LatentAttention(Attention):
     nope_dim: int
     value_dim: int
     biased: bool = False
+    gated: bool = False
     indexer: Indexer | None = None
 
     @property
     def kind(self) -> str:
         """Return what the kind is called in answers."""
-        return "latent attention" if self.indexer is None else "sparse latent attention"
+        if self.indexer is None:
+            return "latent attention"
+        return "sparse latent attention" if self.indexer.own else "sparse latent attention, index shared"
 
     def matrices(self, hidden_size: int) -> tuple[Matrix, ...]:
         """Return the projections down (on every rank), up (by heads) and out, the norms, and the indexer's.
@@ -81,26 +72,25 @@ class LatentAttention(Attention):
                 inputs=1,
             ),
             vectors((self.query_rank or 0) + self.latent + biases),
-            *self._index_matrices(hidden_size),
+            *self._extras(hidden_size),
         )
 
-    def _index_matrices(self, hidden_size: int) -> tuple[Matrix, ...]:
-        """Return the indexer's projections and norm; every rank holds them."""
+    def _extras(self, hidden_size: int) -> tuple[Matrix, ...]:
+        """Return the gate of the output, and the indexer's projections."""
+        found: tuple[Matrix, ...] = ()
+        if self.gated:
+            size = self.heads * self.value_dim * hidden_size
+            found += (Matrix(module="self_attn.g_proj", group="attention", parameters=size),)
         if self.indexer is None:
-            return ()
+            return found
         heads, head_dim = self.indexer.heads, self.indexer.head_dim
-        sizes = {
-            "wq_b": ((self.query_rank or hidden_size) * heads * head_dim, 8),
-            "wk": (hidden_size * head_dim, 8),
-            "weights_proj": (hidden_size * heads, UNQUANTISED),
-        }
-        projections = tuple(
-            Matrix(
-                module=f"self_attn.indexer.{name}", group="indexer", parameters=size, split="none", narrowest_bits=bits
-            )
-            for name, (size, bits) in sizes.items()
+        return found + self.indexer.matrices(
+            {
+                "wq_b": ((self.query_rank or hidden_size) * heads * head_dim, 8),
+                "wk": (hidden_size * head_dim, 8),
+                "weights_proj": (hidden_size * heads, UNQUANTISED),
+            }
         )
-        return (*projections, vectors(2 * head_dim))
 
     def refusal(self, ranks: int) -> str:
         """Return why TP cannot split the heads over so many ranks, or an empty string."""
@@ -128,18 +118,3 @@ class LatentAttention(Attention):
         if self.indexer is not None:
             return self.score_flop(ranks)
         return 2.0 * self.heads / ranks * (self.nope_dim + self.rope_dim + self.value_dim)
-
-    @property
-    def index_elements(self) -> int:
-        """Return the elements of one index key."""
-        return 0 if self.indexer is None else self.indexer.head_dim
-
-    @property
-    def index_bytes(self) -> float:
-        """Return the bytes of one index key [bytes]: 8 bits per element, and a scale."""
-        return 0.0 if self.indexer is None else self.indexer.head_dim + INDEX_SCALE_BYTES
-
-    @property
-    def index_flop(self) -> float:
-        """Return 2 h d of the indexer: one score for each of its heads."""
-        return 0.0 if self.indexer is None else 2.0 * self.indexer.heads * self.indexer.head_dim

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from nhalf.transformer.attention import Attention
     from nhalf.transformer.feedforward import FeedForward
 
+_SPARSE_LATENT = ("sparse latent attention", "sparse latent attention, index shared", "compressed sparse attention")
+_LATENT = ("latent attention", "heavily compressed attention", *_SPARSE_LATENT)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
@@ -100,13 +103,13 @@ class Transformer:
 
     @property
     def mla_layer_count(self) -> int:
-        """Return the number of layers with latent attention, sparse or not."""
-        return self._counted("latent attention", "sparse latent attention")
+        """Return the number of layers with latent or compressed attention, sparse or not."""
+        return self._counted(*_LATENT)
 
     @property
     def sparse_layer_count(self) -> int:
         """Return the number of layers whose attention reads the cached tokens that an indexer chose (DSA)."""
-        return self._counted("sparse latent attention")
+        return self._counted("block-sparse attention", *_SPARSE_LATENT)
 
     @property
     def linear_layer_count(self) -> int:

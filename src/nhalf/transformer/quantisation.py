@@ -27,6 +27,10 @@ _GROUP_SCALE_BYTES = 2.0
 """Bytes of the scale of a group of integers [bytes]: 16 bits."""
 
 
+_NARROW_EXPERTS = ("fp4", "mxfp4")
+"""What a config calls routed experts of 4 bits with a scale for 32 in a checkpoint that is fp8 otherwise."""
+
+
 class Names(NamedTuple):
     """A list of module names as quantisers write it.
 
@@ -110,11 +114,19 @@ def read_quantisation(fields: Fields, beside: Mapping[str, Any] | None) -> Quant
 
 
 def _fp8(fields: Fields) -> Quantisation:
-    """Return fp8 as Hugging Face transformers stores it: all linear layers, in blocks or whole."""
+    """Return fp8 as Hugging Face transformers stores it: all linear layers, in blocks or whole.
+
+    DeepSeek-V4 (expert_dtype) and MiMo-V2.6 (store_dtype) keep the routed experts in mxfp4 beside it.
+    """
     form = Format(dtype="fp8", scale_bytes=_block_scales(fields, "weight_block_size"))
-    return Quantisation(
-        dtype="fp8", formats=((None, form),), excluded=_names(fields, "modules_to_not_convert", "ignored_layers")
-    )
+    excluded = _names(fields, "modules_to_not_convert", "ignored_layers")
+    narrower = (fields.outer or {}).get("expert_dtype") or fields.config.get("store_dtype")
+    if narrower is None:
+        return Quantisation(dtype="fp8", formats=((None, form),), excluded=excluded)
+    if narrower not in _NARROW_EXPERTS:
+        raise fields.error("store_dtype", f"experts in {narrower!r} are not read", ", ".join(_NARROW_EXPERTS))
+    experts = (_listed(fields, "store_dtype", ["*.experts.*"]), Format(dtype="mxfp4"))
+    return Quantisation(dtype="mxfp4", formats=(experts, (None, form)), excluded=excluded)
 
 
 def _mxfp4(fields: Fields) -> Quantisation:

@@ -18,11 +18,12 @@ class LinearAttention(Attention):
     """A gated delta rule: each value head keeps a matrix of key dimension x value dimension.
 
     `heads` are the value heads, shared out to `key_heads` key heads; `kernel` is the width of the convolution before.
+    Each head has one rate of decay, or each of its channels one of their own, by a projection of `decay_rank` (KDA).
 
     References
     ----------
     S. Yang, J. Kautz and A. Hatamizadeh, "Gated Delta Networks", arXiv:2412.06464; the Qwen3-Next and Qwen3.5 code of
-    Hugging Face transformers.
+    Hugging Face transformers; Kimi Linear, arXiv:2510.26692.
     """
 
     heads: int
@@ -31,6 +32,7 @@ class LinearAttention(Attention):
     value_dim: int
     kernel: int
     state_dtype: str = "fp32"
+    decay_rank: int | None = None
 
     @property
     def kind(self) -> str:
@@ -45,7 +47,7 @@ class LinearAttention(Attention):
     def matrices(self, hidden_size: int) -> tuple[Matrix, ...]:
         """Return the projections in (queries, keys, values, gate, decay and rate) and out, and the convolution."""
         name, inner = "linear attention", self.heads * self.value_dim
-        rates, convolved = 2 * self.heads * hidden_size, self._channels * self.kernel
+        rates, convolved = self._rates(hidden_size), self._channels * self.kernel
         return (
             Matrix(module="linear_attn.in_proj_qkv", group=name, parameters=self._channels * hidden_size, inputs=1),
             Matrix(module="linear_attn.in_proj_z", group=name, parameters=inner * hidden_size),
@@ -54,6 +56,12 @@ class LinearAttention(Attention):
             Matrix(module="linear_attn.out_proj", group=name, parameters=inner * hidden_size, inputs=1),
             vectors(2 * self.heads + self.value_dim),
         )
+
+    def _rates(self, hidden_size: int) -> int:
+        """Return the weights of the rates of update and of decay."""
+        if self.decay_rank is None:
+            return 2 * self.heads * hidden_size
+        return self.heads * hidden_size + self.decay_rank * (hidden_size + self.heads * self.key_dim)
 
     def refusal(self, ranks: int) -> str:
         """Return why TP cannot split the heads over so many ranks, or an empty string."""

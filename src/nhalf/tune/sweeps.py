@@ -7,8 +7,6 @@ says it in each row, and a folder holds several files.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from nhalf.collective import Op
 from nhalf.errors import InputError
 from nhalf.evidence.reading import read
 from nhalf.files.reading import files_in, read_text
+from nhalf.loading.case_table import table_of
 from nhalf.tune.paths import ALGORITHMS, PROTOCOLS, parse
 
 if TYPE_CHECKING:
@@ -137,20 +136,20 @@ def _named(file: File, text: str) -> str:
 
 def _table(file: File, text: str, ranks: int | None, nodes: int | None) -> Iterator[_Point]:
     """Yield the points of a CSV table that says the path in each row."""
-    reader = csv.DictReader(io.StringIO(text))
-    missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
+    table = table_of(text, file)
+    missing = [name for name in _COLUMNS if name not in table.header]
     if missing:
         do = "write PATH=FILE for a log: tree/ll=run.log, default=run.log"
         raise InputError(f"the table lacks {', '.join(missing)}", where=str(file), allowed=", ".join(_COLUMNS), do=do)
-    for number, row in enumerate(reader, start=2):
-        where = f"{file}:{number}"
+    for number, cells in enumerate(table.rows):
+        row, where = dict(zip(table.header, cells, strict=True)), table.place(number)
         try:
             key = Key(str(Op.parse(row["collective"], where=where)), int(row.get("ranks") or ranks or 0),
                       int(row.get("nodes") or nodes or 1))  # fmt: skip
             size, seconds = float(row["size_bytes"]), float(row["latency_us"]) / 1e6
         except (TypeError, ValueError) as error:
             raise InputError(f"a cell is no number: {error}", where=where) from error
-        word = (row["algorithm"] or "").casefold()
+        word = row["algorithm"].casefold()
         path = None if word == DEFAULT else parse(f"{row['algorithm']}/{row['protocol']}", where)
         yield _checked(_Point(key, path, size, seconds), where)
 

@@ -40,7 +40,10 @@ def rows(text: str) -> list[dict[str, str]]:
 def _of_csv(text: str) -> list[dict[str, Any]]:
     lines = text.splitlines()
     first = next((at for at, line in enumerate(lines) if "avg_ts" in line), 0)
-    return [dict(row) for row in csv.DictReader(io.StringIO("\n".join(lines[first:])))]
+    try:
+        return [dict(row) for row in csv.DictReader(io.StringIO("\n".join(lines[first:])))]
+    except csv.Error:  # a cell without an end: no table of this tool
+        return []
 
 
 def _of_markdown(text: str) -> Iterator[dict[str, str]]:

@@ -25,9 +25,10 @@ BLUE, SKY, GREEN, SAND = "#0072B2", "#56B4E9", "#009E73", "#DDCC77"
 VERMILION, ORANGE, PURPLE, GREY, WINE = "#D55E00", "#E69F00", "#CC79A7", "#8C8C8C", "#AA4499"
 PALETTE: Final = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, SAND, WINE, GREY)
 COLUMNS: Final = {
-    "weights": ("weights", BLUE), "experts": ("experts", SKY), "kv": ("KV cache", GREEN), "compute": ("compute", SAND),
-    "launch": ("launch", GREY), "collective_fixed": ("collectives, fixed", VERMILION),
-    "collective_transfer": ("collectives, bytes", ORANGE), "hand_over": ("hand-over", PURPLE),
+    "weights": ("weights", BLUE), "experts": ("experts", SKY), "kv": ("KV cache", GREEN),
+    "compute": ("arithmetic", SAND),
+    "launch": ("per-layer overhead", GREY), "collective_fixed": ("collective latency", VERMILION),
+    "collective_transfer": ("collective bytes", ORANGE), "hand_over": ("pipeline transfer", PURPLE),
     "prefill": ("prefill", WINE),
 }  # fmt: skip
 """The words and the colour of each column of a step, in the order in which they are stacked."""
