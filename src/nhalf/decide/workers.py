@@ -43,7 +43,7 @@ _NEW_POOLS: Final = 3
 _SLOT_BYTES: Final = 64 << 20
 """Memory in which a process hands over what it made, of which only what is written to is really taken [bytes]."""
 _WORTH: Final = 1_000_000
-"""Points for which another process pays: two take as long as one for a third of them, see `tests/bench/speed.py`."""
+"""Points that make a process pay: starting it takes 0.1 s, a tenth of what they take (`tests/bench/bulk_speed.py`)."""
 
 
 def here(grid: Grid, tasks: Iterable[Task]) -> Iterator[Answered]:

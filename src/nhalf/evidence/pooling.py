@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from nhalf.evidence.table import Note
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def _merged(group: Sequence[Table]) -> Table:
     return replace(
         first,
         label=_RUN.sub("", first.label),
-        points=tuple(replace(p, repeat=run) for run, table in enumerate(group) for p in table.points),
+        points=tuple(msgspec.structs.replace(p, repeat=run) for run, table in enumerate(group) for p in table.points),
         figures=tuple(figure for table in group for figure in table.figures),
         notes=(*first.notes, Note(code="many-runs", text=text)),
         skipped=tuple(skip for table in group for skip in table.skipped),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+import msgspec
+
 from nhalf.errors import InputError
 from nhalf.sample import Sample
 
@@ -37,8 +39,7 @@ class Skipped:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One row of a table: `size_bytes` [bytes], as the tool counts them, took `seconds` [s].
 
     `low_s` and `high_s` [s] are the ends of the interval that the printed number stands for (5.90 us: 5.895 to

@@ -16,8 +16,7 @@ from nhalf.predict.memory import FITS
 from nhalf.predict.step import BINDING, COLUMNS
 from nhalf.report.document import envelope, taken
 from nhalf.report.fields import count
-from nhalf.report.sweep_file import Coded, encoded
-from nhalf.report.sweep_file import joined as in_a_row
+from nhalf.report.sweep_file import Coded, encoded, stacked
 from nhalf.report.words import joined
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def columns(grid: Grid, task: Task, answers: Numbers | None) -> dict[str, Array 
 
 def rows(suffix: str, grid: Grid, answered: Sequence[Answered]) -> list[bytes]:
     """Return the rows of some tasks as the file with an ending takes them."""
-    return encoded(in_a_row([columns(grid, task, answers) for task, answers in answered]), suffix)
+    return encoded(stacked([columns(grid, task, answers) for task, answers in answered]), suffix)
 
 
 _NUMBERS: Final = tuple(name for name in NUMBERS if name not in ("binding", "fits_memory"))

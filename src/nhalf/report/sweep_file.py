@@ -216,7 +216,7 @@ def rows_of(columns: Columns) -> int:
     return len(next(iter(columns.values())))
 
 
-def joined(pieces: Sequence[Columns]) -> Columns:
+def stacked(pieces: Sequence[Columns]) -> Columns:
     """Return the rows of several pieces with the same columns, one after the other."""
     if len(pieces) == 1:
         return pieces[0]

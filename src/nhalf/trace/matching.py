@@ -185,18 +185,22 @@ def _lanes(traces: Sequence[RankTrace], notes: list[str]) -> dict[_Lane, dict[in
     """
     assumed = False
     names = _group_names(traces)
-    lanes: dict[_Lane, dict[int, list[int]]] = defaultdict(dict)
+    lanes: dict[_Lane, dict[int, Ints]] = defaultdict(dict)
     for row, trace in enumerate(traces):
         keys: list[_Lane] = []
         for kind in trace.kinds:
             members, guessed = _members(kind, trace, len(traces))
             assumed |= guessed
             keys.append(_lane(kind, members, names[row]))
-        for i, k in enumerate(trace.calls.kind.tolist()):
-            lanes[keys[k]].setdefault(row, []).append(i)
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        lane = np.array([numbers[key] for key in keys], dtype=np.int64)[trace.calls.kind]
+        found = {key: np.flatnonzero(lane == number) for key, number in numbers.items()}
+        for key, calls in sorted(found.items(), key=lambda each: each[1][:1].tolist()):
+            if len(calls):
+                lanes[key][row] = calls
     if assumed:
         notes.append("the trace names no group for some kernels: ranks were taken in blocks of the kernel's group size")
-    return {lane: {row: np.array(calls) for row, calls in rows.items()} for lane, rows in lanes.items()}
+    return lanes
 
 
 def _lane(kind: Kind, members: tuple[int, ...], names: Mapping[str, str]) -> _Lane:

@@ -82,24 +82,34 @@ def _spread(lane: Sequence[Sequence_], paired: Paired) -> float:
 
 def _by_number(lane: Sequence[Sequence_]) -> Paired:
     """Pair by sequence number; calls that share one (coalesced) by their order under it."""
-    tables: list[dict[tuple[int, int], int]] = []
-    for one in lane:
-        seen: dict[int, int] = {}
-        table: dict[tuple[int, int], int] = {}
-        for call, number in zip(one.calls.tolist(), one.seq.tolist(), strict=True):
-            table[number, seen.setdefault(number, 0)] = call
-            seen[number] += 1
-        tables.append(table)
-    low = max(min(table)[0] for table in tables)
-    high = min(max(table)[0] for table in tables)
-    wanted = sorted({key for table in tables for key in table if low <= key[0] <= high})
-    common = [key for key in wanted if all(key in table for table in tables)]
-    index = np.array([[table[key] for key in common] for table in tables], dtype=np.int64).reshape(len(lane), -1)
-    missing = next((key for key in wanted if any(key not in table for table in tables)), None)
-    where = "" if missing is None else f"sequence number {missing[0]}"
-    if not wanted:
-        where, wanted = "the sequence numbers, which have none in common", [(0, 0)]
-    return _checked(lane, index, len(wanted), "sequence number", where)
+    numbers, place = np.unique(np.concatenate([one.seq for one in lane]), return_inverse=True)
+    places = np.split(place, np.cumsum([len(one.seq) for one in lane])[:-1])
+    turns = [_turn(each) for each in places]
+    most = 1 + max(int(turn.max()) for turn in turns)
+    keys = [each * most + turn for each, turn in zip(places, turns, strict=True)]
+    low, high = max(each.min() for each in places), min(each.max() for each in places)
+    every = np.unique(np.concatenate(keys))
+    wanted = every[(every // most >= low) & (every // most <= high)]
+    common = np.all([np.isin(wanted, each) for each in keys], axis=0)
+    sorters = [np.argsort(each) for each in keys]
+    index = np.array([
+        one.calls[sorter[np.searchsorted(each, wanted[common], sorter=sorter)]]
+        for one, each, sorter in zip(lane, keys, sorters, strict=True)
+    ])  # fmt: skip
+    left = wanted[~common]
+    where = f"sequence number {numbers[left[0] // most]}" if len(left) else ""
+    if not len(wanted):
+        where = "the sequence numbers, which have none in common"
+    return _checked(lane, index, max(1, len(wanted)), "sequence number", where)
+
+
+def _turn(numbers: Ints) -> Ints:
+    """Return how many times each number stands before it in a row."""
+    order = np.argsort(numbers, kind="stable")
+    rising = numbers[order]
+    turn = np.empty(len(numbers), dtype=np.int64)
+    turn[order] = np.arange(len(numbers)) - np.searchsorted(rising, rising)
+    return turn
 
 
 def _by_step(lane: Sequence[Sequence_]) -> Paired | None:

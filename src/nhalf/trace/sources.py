@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
-import queue
 import shutil
 import sys
 import tempfile
-import threading
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from glob import glob
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 19
 """How much of a file is held at a time."""
 _HEAD_BYTES = 1 << 16
-_AHEAD = 4
-"""Blocks that wait, unpacked, to be read."""
-_LOOK_S = 0.01
 _GZIP, _ZSTD, _SQLITE = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\x00"
 _ENDINGS = (".json", ".json.gz", ".json.zst", ".sqlite", ".gz", ".zst")
 _MARKS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"')
@@ -169,34 +164,12 @@ def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
 
 
 def _ahead(unpacked: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield what is unpacked by a thread of its own, which is a few blocks ahead."""
-    done: queue.Queue[bytes | BaseException | None] = queue.Queue(maxsize=_AHEAD)
-    wanted = threading.Event()
-    wanted.set()
-
-    def unpack() -> None:
-        end: BaseException | None = None
-        try:
-            for block in unpacked:
-                done.put(block)
-                if not wanted.is_set():
-                    return
-        except BaseException as error:  # noqa: BLE001  whatever it is belongs to the thread that reads
-            end = error
-        done.put(end)
-
-    thread = threading.Thread(target=unpack, daemon=True)
-    thread.start()
-    try:
-        while isinstance(block := done.get(), bytes):
+    """Yield what is unpacked by a thread of its own, which is a block ahead."""
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(next, unpacked, None)
+        while (block := following.result()) is not None:
+            following = thread.submit(next, unpacked, None)
             yield block
-        if block is not None:
-            raise block
-    finally:
-        wanted.clear()
-        while thread.is_alive():  # it may wait for room
-            with contextlib.suppress(queue.Empty):
-                done.get(timeout=_LOOK_S)
 
 
 def _unreadable(path: Path, error: OSError | ValueError) -> InputError:

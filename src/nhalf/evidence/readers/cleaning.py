@@ -58,6 +58,7 @@ _PREFIX = re.compile(
     r"|>+ |&gt; ?"  # quoted in a mail or in Markdown
     r")"
 )
+_NUMBERS = re.compile(r" *+\d++ ++[\d.]")  # a row of a table: what launchers write begins with no two numbers
 _FIRST = frozenset("[<>&(|0123456789MTWFSJAONDEIwnghrplst \t")
 _NUMBERED = re.compile(r"\s*(\d{1,7})(?:[:|.\t] ?|\s|$)")
 _WORD = re.compile(r"(?:[A-Za-z][\w.-]*(?::| +\|)|[A-Za-z][\w.-]*\[\d+\]:?)(?= |$)")
@@ -97,7 +98,11 @@ class Cleaner:
             text = _BLANKS.sub(" ", _DIGITS.sub("nan", text))
             if len(text) > _LONGEST and '"' not in text:  # of a line of JSON all is read
                 text = text[:_LONGEST]
-        text = self._unnumbered(_basic(text))
+        text = _basic(text)
+        if self._numbered:
+            text = self._unnumbered(text)
+        if not self._words and _NUMBERS.match(text):  # nearly all of a long table
+            return text
         for _ in range(_PREFIXES_IN_A_ROW):
             if self._words and (word := next((w for w in self._words if text.lstrip().startswith(w)), "")):
                 text = text.lstrip()[len(word) :].removeprefix(" ")
@@ -115,7 +120,8 @@ class Cleaner:
         clean = self.clean
         for number, text in lines:
             tidy = clean(text)
-            if tidy and not tidy.isspace() and not (tidy[0] in "`~ " and _FENCE.match(tidy)):
+            fence = ("```" in tidy or "~~~" in tidy) and tidy[0] in "`~ " and _FENCE.match(tidy)
+            if tidy and not fence and not tidy.isspace():
                 yield Line(number, tidy)
 
     def _unnumbered(self, text: str) -> str:

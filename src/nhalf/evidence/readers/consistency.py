@@ -9,7 +9,7 @@ from nhalf import units
 from nhalf.evidence.table import Note, Skipped, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from nhalf.evidence.table import Point
 
@@ -29,14 +29,15 @@ HOST_TIMED: Final = "host-timed"
 def checked(table: Table) -> Table:
     """Return a table without the points that cannot be, and refused where its times are not those of a transfer."""
     odd = {point: why for point in table.points if (why := _impossible(point))}
-    fast = [point for point in table.points if point not in odd and _too_fast(point, table)]
-    largest = max((point.size_bytes for point in table.points if point not in odd), default=0.0)
+    kept = tuple(point for point in table.points if point not in odd) if odd else table.points
+    fast = [point for point in kept if _too_fast(point, table)]
+    largest = max((point.size_bytes for point in kept), default=0.0)
     if not table.refusal and len({point.size_bytes for point in fast}) >= _FEW and fast[-1].size_bytes == largest:
         table = host_timed(table, f"{units.format_size(largest)} in {units.format_time(fast[-1].seconds)} is "
                            f"{units.format_bandwidth(largest / fast[-1].seconds)}")  # fmt: skip
     elif not table.refusal:
         odd |= dict.fromkeys(fast, "it is faster than any link by far: its size or its time is damaged")
-    table = replace(table, notes=(*table.notes, *_unsaid(table), *_doubtful(table, odd)))
+    table = replace(table, notes=(*table.notes, *_unsaid(table), *_doubtful(table, kept)))
     if not odd:
         return table
     skipped = tuple(Skipped(file=table.file, line=point.line, why=why) for point, why in odd.items())
@@ -54,9 +55,9 @@ def _unsaid(table: Table) -> Iterable[Note]:
         yield Note(code="ranks-unknown", text="the number of ranks is not in the log: say --ranks")
 
 
-def _doubtful(table: Table, odd: Mapping[Point, str]) -> Iterable[Note]:
+def _doubtful(table: Table, kept: Sequence[Point]) -> Iterable[Note]:
     """Yield a note where the times of small messages are those of another unit."""
-    small = [point.seconds for point in table.points if point.size_bytes <= _SMALL_BYTES and point not in odd]
+    small = [point.seconds for point in kept if point.size_bytes <= _SMALL_BYTES]
     least_s = min([*small, *(each.value for each in table.figures if each.of == "latency")], default=None)
     if least_s and not table.refusal and table.ranks != 1 and not _LIKELY_S[0] <= least_s <= _LIKELY_S[1]:
         time = units.format_time(least_s)

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
+import msgspec
+
 from nhalf.collective import Mode, Op
 from nhalf.errors import InputError
 from nhalf.evidence.readers.columns import note
@@ -263,7 +265,7 @@ def _bytes(unit: str, header: str) -> float:
 
 
 def _numbered(point: Point, repeat: int) -> Point:
-    return replace(point, repeat=repeat) if repeat else point
+    return msgspec.structs.replace(point, repeat=repeat) if repeat else point
 
 
 def _cell(row: Sequence[str], columns: Columns, name: str) -> str:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from nhalf.collective import Op
 from nhalf.evidence.readers.columns import note, skip
 from nhalf.evidence.readers.consistency import host_timed
@@ -112,7 +114,7 @@ def _table(key: _Key, group: _Group, source: str) -> Table:
         quantity="isolated",
         size_is="total" if op in PARTS else "message",
         label="" if key.timing in _BY_KERNEL else key.timing,
-        points=tuple(replace(point, size_bytes=point.size_bytes * shares) for point in group.points),
+        points=tuple(msgspec.structs.replace(point, size_bytes=point.size_bytes * shares) for point in group.points),
         environment={"timing_source": key.timing} if key.timing else {},
         notes=tuple(_notes(shares)),
     )

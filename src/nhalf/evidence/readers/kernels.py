@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from nhalf.collective import Mode, Op
 from nhalf.evidence.readers.columns import note, skip, timed
 from nhalf.evidence.readers.markdown import PipeTable, column, pipe_tables
@@ -136,9 +138,8 @@ def _take(curve: _Curve, line: Line, bytes_: float | None, cell: str, unit: str,
         curve.skipped.append(skip(line, source, why.removeprefix(": ")))
         return
     repeat = sum(1 for other in curve.points if other.size_bytes == point.size_bytes)
-    from dataclasses import replace
 
-    curve.points.append(replace(point, repeat=repeat) if repeat else point)
+    curve.points.append(msgspec.structs.replace(point, repeat=repeat) if repeat else point)
 
 
 def _size(cell: str, header: str) -> float | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
 
 from nhalf.evidence.readers.numerals import integer, real
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # Bytes of one element, by the names that nccl-tests and rccl-tests print.
 TYPES: Final = {
@@ -34,7 +37,11 @@ _MARK = re.compile(r"\[\d+(?:,\d+)?\](?:<std(?:out|err)>:?)?")
 _LONGEST_LEAD = 8  # words that may stand before a row
 
 
-class Side(NamedTuple):
+Take: TypeAlias = "Callable[[Sequence[str]], tuple[str, ...]]"
+"""What picks some words of a row."""
+
+
+class Side(msgspec.Struct, frozen=True, gc=False):
     """What one half of a row prints, out of place or in place, as text; empty where there is no such column.
 
     `wrong` counts wrong elements; until 2022 there was `error`, the largest error, instead.
@@ -49,7 +56,7 @@ class Side(NamedTuple):
     longest: str
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """One row: its left columns, and one or two sides; `elements` is None where it is no number."""
 
     size: int
@@ -62,21 +69,20 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a row's values stand: its left columns and the fields of each side (-1: nowhere), and its words in all."""
+    """What takes a row's values from its words: its left columns, the fields of each side; and its words in all."""
 
-    left: tuple[int, ...]
-    sides: tuple[tuple[int, ...], ...]
+    left: Take
+    sides: tuple[Take, ...]
     width: int
 
     def row(self, tokens: Sequence[str]) -> Row | None:
         """Return the row, or None when its size is no number."""
         words = [*tokens, ""]  # what stands nowhere is the last one
-        size, count, kind, redop, root = [words[place] for place in self.left]
+        size, count, kind, redop, root = self.left(words)
         size_bytes = integer(size)
         if size_bytes is None:
             return None
-        sides = tuple([Side._make([words[place] for place in side]) for side in self.sides])
-        return Row(size_bytes, integer(count), kind, redop, root, sides)
+        return Row(size_bytes, integer(count), kind, redop, root, tuple([Side(*side(words)) for side in self.sides]))
 
 
 def layout_of_header(text: str) -> Layout | None:
@@ -90,6 +96,11 @@ def layout_of_header(text: str) -> Layout | None:
         return None
     names = names[names.index("size") :]
     return _layout(tuple(names))
+
+
+def _take(places: Sequence[int]) -> Take:
+    first, *others = places
+    return itemgetter(first, *others)
 
 
 @cache
@@ -109,8 +120,8 @@ def _layout(names: tuple[str, ...]) -> Layout | None:
     if not sides or any("algbw" not in side for side in sides):
         return None
     return Layout(
-        tuple(left.get(name, -1) for name in _LEFT),
-        tuple(tuple(side.get(name, -1) for name in _FIELDS) for side in sides),
+        _take([left.get(name, -1) for name in _LEFT]),
+        tuple(_take([side.get(name, -1) for name in _FIELDS]) for side in sides),
         place,
     )
 

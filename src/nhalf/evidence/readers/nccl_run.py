@@ -37,6 +37,8 @@ _RANK = re.compile(r"\bRank +(\d+) +(?:Group +(\d+) +)?Pid +(\d+) +on +(\S+) +de
 _VERSION = re.compile(r"nccl-tests version +(\S+).*?nccl-library=(\d+)")
 _RCCL_VERSION = re.compile(r"rccl-tests: Version +(\S+)")
 _AMD = re.compile(r"\b(?:AMD|Instinct|Radeon|MI\d{3}|gfx\d+)")
+_RIGHT: Final = frozenset({"0", "N/A", ""})
+_INFINITE: Final = frozenset({"inf", "nan", "-nan"})
 _MOST = 0.8  # of the rows: a rule that so many keep is a rule
 _SLACK = 0.02  # relative; a mangled row misses by far more
 
@@ -127,7 +129,8 @@ class Run:
         groups: dict[tuple[int, str, str, str], list[tuple[int, Row]]] = {}
         for part, line, row, _ in self._trusted():
             groups.setdefault((part, row.type, row.redop, row.root), []).append((line, row))
-        tables = [self._table(rows) for rows in groups.values()]
+        counts, where = self._counts(), self._where()
+        tables = [self._table(rows, counts, where) for rows in groups.values()]
         if tables and self.skipped:
             tables[0] = _with_skipped(tables[0], self.skipped)
         elif self.skipped:
@@ -146,11 +149,11 @@ class Run:
                 self.skipped.append(Skipped(file=self.source, line=entry[1], why=why))
         return kept
 
-    def _table(self, numbered: list[tuple[int, Row]]) -> Table:
+    def _table(self, numbered: list[tuple[int, Row]], counts: tuple[int | None, ...], where: dict[str, str]) -> Table:
         rows = [row for _, row in numbered]
         alone = self.mixed and all((real(side.busbw) or 0.0) == 0.0 for side in _sides(rows))
-        what = operation(rows, (1,) if alone else self._counts(), self.named)
-        nodes = self._nodes(what.ranks)
+        what = operation(rows, (1,) if alone else counts, self.named)
+        nodes = self._nodes(what.ranks, counts)
         quantity = self._quantity()
         points, unread = _points(numbered, self.source)
         self.skipped.extend(unread)
@@ -167,11 +170,7 @@ class Run:
             dtype=rows[0].type,
             label=_label(rows[0]),
             points=points,
-            environment={
-                **self.settings,
-                **self._where(),
-                **({"device": self.devices[0].name} if self.devices else {}),
-            },
+            environment=self.settings | where,
             notes=tuple(self._notes(what, rows, alone=alone, known_nodes=nodes is not None)),
         )
 
@@ -194,11 +193,11 @@ class Run:
     def _setting(self, name: str) -> int:
         return int(self.settings.get(name, "1"))
 
-    def _nodes(self, ranks: int | None) -> int | None:
+    def _nodes(self, ranks: int | None, counts: tuple[int | None, ...]) -> int | None:
         """Return the nodes that the log states, or the hosts of its list of ranks, where that is whole."""
         if self.nodes:
             return self.nodes
-        if not self.devices or min(device.rank for device in self.devices) > 0 or ranks != self._counts()[0]:
+        if not self.devices or min(device.rank for device in self.devices) > 0 or ranks != counts[0]:
             return None
         return len({device.host for device in self.devices})
 
@@ -276,7 +275,10 @@ def _sides(rows: Iterable[Row]) -> Iterable[Side]:
 
 
 def _is_wrong(row: Row) -> bool:
-    return any((real(side.wrong) or 0.0) > 0.0 or side.error in {"inf", "nan", "-nan"} for side in row.sides)
+    for side in row.sides:
+        if side.error in _INFINITE or (side.wrong not in _RIGHT and (real(side.wrong) or 0.0) > 0.0):
+            return True
+    return False
 
 
 def agrees(row: Row) -> bool:
@@ -306,12 +308,14 @@ def _points(numbered: list[tuple[int, Row]], source: str) -> tuple[tuple[Point, 
     seen: dict[int, int] = {}
     for line, row in numbered:
         main, inside = row.sides[0], row.sides[1] if len(row.sides) > 1 else None
-        first, second = _seconds(main.time), _seconds(inside.time) if inside else None
-        seconds = first if first is not None else second
+        seconds, second = _seconds(main.time), _seconds(inside.time) if inside else None
+        time = main.time
+        if seconds is None and inside is not None:
+            seconds, time = second, inside.time
         if seconds is None:
             unread.append(Skipped(file=source, line=line, why=f"{main.time!r} is not a time"))
             continue
-        low, high = interval(main.time if first is not None or inside is None else inside.time, MICROSECOND)
+        low, high = interval(time, MICROSECOND)
         points.append(
             Point(
                 size_bytes=float(row.size),
@@ -320,8 +324,8 @@ def _points(numbered: list[tuple[int, Row]], source: str) -> tuple[tuple[Point, 
                 line=line,
                 low_s=low,
                 high_s=high,
-                min_s=_seconds(main.shortest),
-                max_s=_seconds(main.longest),
+                min_s=_seconds(main.shortest) if main.shortest else None,
+                max_s=_seconds(main.longest) if main.longest else None,
                 in_place_s=second,
                 wrong=_is_wrong(row),
             )

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from nhalf.evidence.readers.columns import skip
 from nhalf.evidence.readers.delimited import split
 from nhalf.evidence.readers.inference import bounds_of, fits
@@ -122,8 +124,8 @@ def _paired(
             skipped.append(Skipped(file=source, line=line, why=why))
             continue
         inside = number(record.get("inplace")) == 1.0
-        if held and inside and held[2][:5] == row[:5]:
-            yield held[0], held[1], row._replace(sides=(*held[2].sides, *row.sides))
+        if held and inside and replace(held[2], sides=row.sides) == row:
+            yield held[0], held[1], replace(row, sides=(*held[2].sides, *row.sides))
             held = None
             continue
         if held:

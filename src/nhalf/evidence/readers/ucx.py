@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from nhalf.collective import Mode, Op
 from nhalf.evidence.readers.columns import note, rated, skip, timed
 from nhalf.evidence.readers.numerals import MEBIBYTE_PER_S, MICROSECOND, half_step, integer, real, size
@@ -207,13 +209,12 @@ def _csv_name(name: str) -> str:
 
 
 def _repeated(points: list[Point]) -> Iterable[Point]:
-    from dataclasses import replace
 
     seen: dict[float, int] = {}
     for point in points:
         repeat = seen.get(point.size_bytes, 0)
         seen[point.size_bytes] = repeat + 1
-        yield replace(point, repeat=repeat) if repeat else point
+        yield msgspec.structs.replace(point, repeat=repeat) if repeat else point
 
 
 def _parse(lines: Iterable[Line], source: str) -> list[Table]:
