@@ -59,8 +59,8 @@ def moving(grids: Sequence[Grid], *, key: str, title: str) -> Figure:
         title=title,
         text=f"Time per token at batch 1: {said}.",
         note="Tick: the same batch on the catalogue's links. Pale: does not fit in memory. Between the points that "
-        f"this page holds times are read off straight lines, at most {100 * off:.1f} % from what nhalf says (4,000 tries "
-        "for each layout).",
+        f"this page holds times are read off straight lines, at most {100 * off:.1f} % from what nhalf says (4,000 "
+        "tries for each layout).",
         chart=alt.layer(bars, here, room, text).properties(width="container", height=max(_ROW * len(rows), 60)),
         rows=[{name: value for name, value in row.items() if name not in ("shade", "label", "room_s")} for row in rows],
         moves={"sliders": SLIDERS, "grids": [_held(each) for each in grids]},
