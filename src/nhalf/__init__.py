@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from nhalf.answers.commands import whatif as whatif
     from nhalf.answers.decoded import Decoded as Decoded
     from nhalf.answers.decoded import decode as decode
+    from nhalf.answers.measured import fit as fit
+    from nhalf.answers.measured import read as read
+    from nhalf.answers.study import study as study
     from nhalf.breakdown import Term as Term
     from nhalf.evidence.fit import Fit as Fit
-    from nhalf.evidence.fit import fit as fit
-    from nhalf.evidence.reading import read as read
     from nhalf.link import Link as Link
     from nhalf.loading import load as load
     from nhalf.predict.prefill import prefill as prefill
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 __version__ = VERSION
 __all__ = [
     "Answer", "Decoded", "Fit", "Link", "Sample", "Scenario", "Term", "__version__", "buy", "compare",
-    "crossover", "decode", "doctor", "fit", "load", "plan", "prefill", "read", "simulate", "trace", "whatif",
+    "crossover", "decode", "doctor", "fit", "load", "plan", "prefill", "read", "simulate", "study", "trace",
+    "whatif",
 ]  # fmt: skip
 
 _HOMES = {
@@ -51,10 +53,11 @@ _HOMES = {
     "Scenario": "nhalf.scenario",
     "Term": "nhalf.breakdown",
     "decode": "nhalf.answers.decoded",
-    "fit": "nhalf.evidence.fit",
+    "fit": "nhalf.answers.measured",
     "load": "nhalf.loading",
     "prefill": "nhalf.predict.prefill",
-    "read": "nhalf.evidence.reading",
+    "read": "nhalf.answers.measured",
+    "study": "nhalf.answers.study",
     **dict.fromkeys(
         ("buy", "compare", "crossover", "doctor", "plan", "simulate", "trace", "whatif"), "nhalf.answers.commands"
     ),

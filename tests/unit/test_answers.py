@@ -12,7 +12,7 @@ import pytest
 from tests.cli.command import invoke
 
 import nhalf
-from nhalf.answers import commands, decoded
+from nhalf.answers import commands, decoded, measured, study
 from nhalf.answers.answer import html
 from nhalf.breakdown import Term, walk
 from nhalf.cli import asking
@@ -37,7 +37,7 @@ def test_a_room_named_after_a_command_is_the_command_too() -> None:
 
 
 def test_every_example_runs() -> None:
-    for module in (asking, commands, decoded):
+    for module in (asking, commands, decoded, measured, study):
         found = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
         assert found.attempted
         assert not found.failed
@@ -142,3 +142,53 @@ def test_html_is_escaped_and_holds_the_bars() -> None:
     assert made.count("inline-block") == 2
     assert "&lt;script&gt;" in made
     assert "<table>" in html(Brief(verdict=["a"], table=(["<h", "n"], [["x", "1"]])))
+
+
+def test_a_study_is_the_rows_of_a_sweep(tmp_path: Path) -> None:
+    found = nhalf.study(MODEL, {"tp": [2, 3, 8], "batch": np.array([1, 64])}, **ON)
+    assert len(found) == 6
+    path = tmp_path / "rows.json"
+    assert invoke("sweep", MODEL, *FLAGS, "--axis", "tp=2,3,8", "--axis", "batch=1,64", "-o", str(path)).code == 0
+    rows = json.loads(path.read_text())
+    rows = rows["rows"] if isinstance(rows, dict) else rows
+    for mine, other in zip(found.table(), rows, strict=True):
+        assert {name: value for name, value in mine.items() if value == value} == {  # noqa: PLR0124  not a number
+            name: value for name, value in other.items() if value is not None or mine[name] is None
+        }
+    assert found.columns["tpot_s"].shape == (6,)
+    assert np.isnan(found.columns["tpot_s"][2])
+    assert "6 points, 2 not legal" in repr(found)
+    assert found._repr_html_().count("<tr>") == 3
+    pl = pytest.importorskip("polars", reason="the extra [frames] is not installed")
+    assert found.frame().filter(pl.col("tp") == 8)["batch"].to_list() == [1, 64]
+    several = nhalf.study(MODEL, {"batch": "1:4:x2"}, on=["h100-sxm", "h200-sxm"], weights="fp8", tp=8)
+    assert sorted(set(several.columns["system"].tolist())) == ["h100-sxm", "h200-sxm"]
+    with pytest.raises(InputError, match="no axis"):
+        nhalf.study(MODEL, {}, **ON)
+    with pytest.raises(InputError, match="there is no choice"):
+        nhalf.study(MODEL, {"tp": [1]}, on="h100-sxm", wieghts="fp8")
+
+
+def test_samples_and_fits_print_in_a_line_and_show_a_table(tmp_path: Path) -> None:
+    sizes = [2.0**power for power in range(3, 25)]
+    columns = {"op": "all-reduce", "ranks": 8, "size_bytes": sizes, "seconds": [5e-6 + n / 4e11 for n in sizes]}
+    fitted = nhalf.fit(columns)
+    assert isinstance(fitted, nhalf.Fit)
+    assert repr(fitted).startswith("<Fit: all-reduce on 8 ranks")
+    assert len(repr(fitted)) < 400
+    assert fitted.table()[0]["latency_s"] == pytest.approx(5e-6, rel=1e-3)
+    page = fitted._repr_html_()
+    assert "5 us" in page
+    assert "n_1/2" in page
+    assert isinstance(fitted.select(ranks=8), nhalf.Fit)
+    path = tmp_path / "sizes.csv"
+    lines = [f"all-reduce,8,{n:g},{5e-6 + n / 4e11!r}" for n in sizes]
+    path.write_text("\n".join(["op,ranks,size_bytes,seconds", *lines]) + "\n")
+    read = nhalf.read(path)
+    assert read == list(read)
+    assert repr(read) == "<Samples: 22 points of all-reduce on 8 ranks, 8 B to 16 MiB>"
+    assert "2 more" in read._repr_html_()
+    assert nhalf.fit(read).table()[0]["points"] == 22
+    pytest.importorskip("polars", reason="the extra [frames] is not installed")
+    assert read.frame().shape == (22, 8)
+    assert fitted.frame().shape[0] == 1

@@ -58,13 +58,10 @@ class Answer:
         InputError
             Polars is not installed.
         """
-        try:
-            import polars as pl
-        except ImportError as error:
-            do = "in the checkout: pip install '.[frames]'"
-            raise InputError("polars is not installed", where="frame()", do=do) from error
+        from nhalf.report.sweep_file import polars
+
         plain = [{key: each for key, each in row.items() if not isinstance(each, dict | list)} for row in self.table()]
-        return pl.DataFrame(plain, infer_schema_length=None)
+        return polars().DataFrame(plain, infer_schema_length=None)
 
     def plot(self) -> Any:  # noqa: ANN401  an altair.Chart, an optional dependency
         """Return the bars of the first screen as an Altair chart.
@@ -132,7 +129,7 @@ def html(brief: Brief) -> str:
         table = _bars(brief.bars)
     elif brief.table is not None:
         heads, rows = brief.table
-        table = _table(heads, [[escape(cell) for cell in row] for row in rows])
+        table = html_table(heads, [[escape(cell) for cell in row] for row in rows])
     below = [*brief.notes, *brief.closing, f"Assumed: {brief.assumed}." if brief.assumed else ""]
     told = "<br>".join(escape(each) for each in below if each)
     return f"<div><p>{said}</p>{table}<p>{told}</p></div>"
@@ -154,10 +151,10 @@ def _bars(bars: Bars) -> str:
             for part, colour in zip(parts, _COLOURS, strict=False)
         )
         rows.append([*map(escape, row), f"{stretches} {escape(remark)}"])
-    return _table([*bars.heads, "<"], rows, above=legend)
+    return html_table([*bars.heads, "<"], rows, above=legend)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, above: str = "") -> str:
+def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, above: str = "") -> str:
     """Return a table of cells that are HTML; heads of words begin with `<` and stand to the left."""
     sides = ["left" if head.startswith("<") else "right" for head in heads]
 

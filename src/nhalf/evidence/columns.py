@@ -20,7 +20,8 @@ _WHERE: Final = "samples"
 def samples_of_columns(columns: Any, *, where: str = _WHERE) -> list[Sample]:  # noqa: ANN401  any dataframe
     """Return the samples in the columns of a mapping or of a dataframe (pandas, polars, pyarrow and the like).
 
-    Empty cells of the optional columns are unknown. Messages count rows from 1 and start with `where`.
+    Empty cells of the optional columns are unknown; a single text or number stands in every row. Messages count rows
+    from 1 and start with `where`.
 
     Raises InputError when a column is missing, columns differ in length, or a cell cannot be read.
     """
@@ -34,13 +35,21 @@ def samples_of_columns(columns: Any, *, where: str = _WHERE) -> list[Sample]:  #
             allowed=f"{', '.join(NEEDED)}; optional {', '.join(OPTIONAL)}",
             do=near[0] or f"rename or add {missing[0]!r}: times in seconds, sizes in bytes",
         )
-    kept = {name: list(columns[name]) for name in names}
+    kept = _cells({name: columns[name] for name in names})
     lengths = {name: len(cells) for name, cells in kept.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise InputError(f"the columns differ in length: {shown}", where=where, allowed="one length")
     rows = zip(*kept.values(), strict=True)
     return [_sample(dict(zip(kept, row, strict=True)), f"{where}, row {number}") for number, row in enumerate(rows, 1)]
+
+
+def _cells(columns: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return columns as lists; a single text or number of a mapping stands in every row."""
+    alone = {name: cell for name, cell in columns.items() if isinstance(cell, str) or not hasattr(cell, "__iter__")}
+    several = {name: list(cells) for name, cells in columns.items() if name not in alone}
+    rows = max(map(len, several.values()), default=1)
+    return {name: [alone[name]] * rows if name in alone else several[name] for name in columns}
 
 
 def _names(columns: Any, where: str) -> list[str]:  # noqa: ANN401

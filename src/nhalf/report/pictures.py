@@ -14,6 +14,7 @@ from nhalf.decide.comparison import compare
 from nhalf.decide.levers import link_changes, of_links
 from nhalf.decide.regime import crossover
 from nhalf.errors import InputError
+from nhalf.loading.degrees import Degrees
 from nhalf.loading.request import scenarios
 from nhalf.points import at_batches
 from nhalf.predict.communication import COLLECTIVES
@@ -67,7 +68,7 @@ def subject(request: Request) -> Subject:
     InputError
         The system is not one, or no layout of the model is on several devices.
     """
-    plain = request.updated(dict.fromkeys(("tp", "pp", "batch", "users"), None))
+    plain = replace(request, degrees=Degrees(), batches=None, users=None)
     if len(plain.systems) != 1:
         raise InputError("the pictures are of one system", where="--on", allowed="one name")
     both = plain.updated({"batch": f"{SMALL:g},{LARGE:g}"})

@@ -53,6 +53,31 @@ class Coded:
 Columns: TypeAlias = "Mapping[str, Array | Coded]"
 
 
+def frame(columns: Columns) -> Any:  # noqa: ANN401  a polars.DataFrame, an optional dependency
+    """Return columns as a polars frame.
+
+    Raises
+    ------
+    InputError
+        Polars is not installed.
+    """
+    return _frame(polars(), columns)
+
+
+def polars() -> Any:  # noqa: ANN401  a module
+    """Return polars.
+
+    Raises
+    ------
+    InputError
+        It is not installed.
+    """
+    found = _polars()
+    if found is None:
+        raise InputError("polars is not installed", where="frame()", do="in the checkout: pip install '.[frames]'")
+    return found
+
+
 def encoded(columns: Columns, suffix: str) -> list[bytes]:
     """Return rows in pieces, as the file with an ending takes them, or, without one, the standard output."""
     encode = {".csv": csv_text, ".json": json_lines, ".parquet": parquet, "": plain_csv}[suffix]

@@ -1,0 +1,126 @@
+"""A study: every combination of some axes of a scenario, as columns and as a frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nhalf.answers.answer import html_table
+from nhalf.decide import workers
+from nhalf.decide.grid import Tally
+from nhalf.errors import InputError
+from nhalf.loading import axes as loading
+from nhalf.loading.request import keywords
+from nhalf.report import sweep as report
+from nhalf.report import sweep_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from nhalf.breakdown import Array
+    from nhalf.report.sweep_file import Coded
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Study:
+    """The points of a study: `loaded` is what was asked, `tally` what they say as a whole, `held` their columns."""
+
+    loaded: loading.Loaded
+    tally: Tally
+    held: Mapping[str, Array | Coded]
+
+    @property
+    def verdict(self) -> str:
+        """Return how many points there are, which is fastest, and which axes make no difference there."""
+        return report.verdict(self.loaded.grid, self.tally)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what looks wrong but is possible."""
+        return self.loaded.warnings
+
+    @cached_property
+    def columns(self) -> dict[str, Array]:
+        """Return the columns by name, each an array with a value for every point; unknown numbers are NaN."""
+        return {
+            name: column if isinstance(column, np.ndarray) else np.array(column.tolist())
+            for name, column in self.held.items()
+        }
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return the rows that `nhalf sweep -o FILE` writes, each by its keys."""
+        cells = [column.tolist() for column in self.held.values()]
+        return [dict(zip(self.held, row, strict=True)) for row in zip(*cells, strict=True)]
+
+    def frame(self) -> Any:  # noqa: ANN401  a polars.DataFrame, an optional dependency
+        """Return the rows as a polars frame.
+
+        Raises
+        ------
+        InputError
+            Polars is not installed.
+        """
+        return sweep_file.frame(self.held)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that `nhalf sweep --json` prints: what the points say as a whole."""
+        return report.document(self.loaded.grid, self.tally, "", self.loaded.defaults)
+
+    def __len__(self) -> int:
+        """Return how many points there are."""
+        return self.loaded.grid.points
+
+    def __repr__(self) -> str:
+        """Return the verdict."""
+        return f"<{type(self).__name__}: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        """Return the verdict and the fastest point of each value of the first axis."""
+        rows = self.to_dict()["best_by_first_axis"]
+        names = [name for name in rows[0] if not isinstance(rows[0][name], dict | list)] if rows else []
+        cells = [[escape(f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name])) for name in names]
+                 for row in rows]  # fmt: skip
+        return f"<div><b>{escape(self.verdict)}</b>{html_table(names, cells)}</div>"
+
+
+def study(model: str, axes: Mapping[str, object], *, on: str | Sequence[str], **choices: Any) -> Study:  # noqa: ANN401
+    """Return every combination of axes, by the names that `nhalf sweep --axis` has, or the path of any input.
+
+    Values are a list, an array or a range of Python, or the text of the command: `"1:512:x2"`. `choices` are those of
+    `nhalf.load`. A point that is not legal keeps its row, with the reason.
+
+    >>> study("llama-3.1-70b", {"tp": [2, 4, 8], "batch": "1:64:x2"}, on="h100-sxm", weights="fp8").columns["tp"].shape
+    (21,)
+
+    Raises
+    ------
+    InputError
+        An unknown axis or choice, an axis without a value, or too many points.
+    """
+    systems = [on] if isinstance(on, str) else list(on)
+    if not systems:
+        raise InputError("no system is named", where="on", allowed="a name or several")
+    given = dict(axes) if len(systems) == 1 or "system" in axes else {"system": systems, **axes}
+    texts = [f"{name}={_text(values)}" for name, values in given.items()]
+    request = keywords(model, systems[0], choices, where="nhalf.study")
+    loaded = loading.grid(request, texts)
+    tally, pieces = Tally(), []
+    for task, answers in workers.here(loaded.grid, loaded.grid.tasks()):
+        tally.add(loaded.grid, task, answers)
+        pieces.append(report.columns(loaded.grid, task, answers))
+    return Study(loaded=loaded, tally=tally, held=sweep_file.stacked(pieces))
+
+
+def _text(values: object) -> str:
+    """Return the values of an axis as the command line has them."""
+    if isinstance(values, str):
+        return values
+    several: Iterable[Any] = values.tolist() if isinstance(values, np.ndarray) else values  # type: ignore[assignment]
+    try:
+        return ",".join(str(each) for each in several)
+    except TypeError:
+        return str(values)
