@@ -460,3 +460,16 @@ def test_the_ranks_of_a_group_are_numbers_or_none(tmp_path: Path, written: str, 
     path.write_text(json.dumps(document))
     assert read(path).header.groups.get("0") == ranks
     assert read(path).header.world_size is None
+
+
+@pytest.mark.parametrize(
+    "key", ["device", "External id", "In msg nelems", "dtype", "Process Group Name", "Seq", "bytes"]
+)
+@pytest.mark.parametrize("value", [[1], {"a": [2]}])
+def test_a_list_where_a_number_belongs_is_left_out(tmp_path: Path, key: str, value: object) -> None:
+    plain = {"ph": "X", "pid": 1, "tid": [3], "ts": 1.0, "dur": 0.5, "args": {key: value}}
+    made = [{**plain, "cat": "kernel", "name": NCCL}, {**plain, "cat": "cpu_op", "name": "record_param_comms"},
+            {**plain, "cat": "kernel", "name": "gemm"}]  # fmt: skip
+    path = tmp_path / "rank0.json"
+    path.write_text(json.dumps({"traceEvents": made}))
+    assert (len(read(path).calls), read(path).events) == (1, 3)

@@ -89,7 +89,7 @@ class Collector:
     parameters: dict[int, Any] = field(default_factory=dict)
     enqueued: list[tuple[float, str]] = field(default_factory=list)
     launches: dict[int, float] = field(default_factory=dict)
-    devices: set[object] = field(default_factory=set)
+    devices: set[int | str] = field(default_factory=set)
     origin_us: float | None = None
     first_us: float = math.inf
     last_us: float = -math.inf
@@ -129,7 +129,7 @@ class Collector:
         keys = ran if set(map(type, ran)) == {int} else map(thread_of, ran)
         self.thread.append(np.array([self.threads.setdefault(key, len(self.threads)) for key in keys], dtype=np.int64))
         of_device = [events[i].args for i in np.flatnonzero((role == _DEVICE) | (role == _CALL)).tolist()]
-        self.devices |= {args.device for args in of_device if args is not None} - {None}
+        self.devices |= {args.device for args in of_device if args is not None and type(args.device) in (int, str)}
         launched = np.flatnonzero(role == _LAUNCH)
         asked = zip([events[i].args for i in launched.tolist()], start[launched].tolist(), strict=True)
         self.launches |= {

@@ -28,12 +28,12 @@ _LONG_EVENT = 1 << 16  # characters; so near to the end of what is read, an even
 _LONGEST_EVENT = 8 << 20
 _TWICE = 4  # how often, at most, damaged text is looked at again: the reader stays linear
 _BEYOND = 2**62
-_WHOLE = (
-    "stream", "device", "correlation", "external", "node", "in_elements", "out_elements", "group_size", "seq", "source",
-    "destination", "size",
+_VALUES = (
+    "device", "correlation", "external", "node", "collective", "in_elements", "out_elements", "dtype", "group_size",
+    "group_name", "group_ranks", "seq", "source", "destination", "size",
 )  # fmt: skip
-"""Arguments that are whole numbers, where they are what they should be."""
-_numbers = attrgetter(*_WHOLE)
+"""Arguments that are one number or word, where they are what they should be."""
+_values = attrgetter(*_VALUES)
 _NOTHING = msgspec.Raw()
 _PATIENT = json.JSONDecoder(strict=False)
 
@@ -41,7 +41,6 @@ _PATIENT = json.JSONDecoder(strict=False)
 class Args(msgspec.Struct, gc=False):
     """The arguments of an event that nhalf reads; every one may be missing, and other types are let through."""
 
-    stream: Any = None
     device: Any = None
     correlation: Any = None
     external: Any = msgspec.field(default=None, name="External id")
@@ -64,11 +63,12 @@ class Args(msgspec.Struct, gc=False):
 def kept(args: Args | None) -> Args | None:
     """Return arguments that may outlive their block: undecoded parts are views that would hold all of it.
 
-    A number that no counter reaches is left out.
+    A number that no counter reaches is left out, and so is a list or an object where one value belongs.
     """
     if args is not None:
-        for name, value in zip(_WHOLE, _numbers(args), strict=True):
-            if type(value) is int and not -_BEYOND < value < _BEYOND:
+        for name, value in zip(_VALUES, _values(args), strict=True):
+            kind = type(value)
+            if kind is list or kind is dict or (kind is int and not -_BEYOND < value < _BEYOND):
                 setattr(args, name, None)
         if args.dims is not _NOTHING:
             args.dims = msgspec.Raw(bytes(args.dims))
@@ -78,14 +78,13 @@ def kept(args: Args | None) -> Args | None:
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event: phase, category, name, start and duration [us], process, thread, arguments."""
+    """One event: phase, category, name, start and duration [us], thread, arguments."""
 
     ph: str = ""
     cat: str = ""
     name: str = ""
     ts: float = 0.0
     dur: float | None = None
-    pid: Any = None
     tid: Any = None
     args: Args | None = None
 
@@ -282,7 +281,6 @@ def _patient(found: object) -> Event | None:
             name=str(found.get("name", "")),
             ts=start,
             dur=None if length is None else float(length),
-            pid=found.get("pid"),
             tid=found.get("tid"),
             args=_again(args, Args) if isinstance(args, dict) else None,
         )

@@ -166,7 +166,7 @@ class _Export:
                 busy.append((start, end))
                 works.setdefault(name, []).append((end - start) * _NS)
                 continue
-            args = Args(stream=row[2], correlation=row[6], node=row[7], size=row[8] if len(row) > 8 else None)  # noqa: PLR2004
+            args = Args(correlation=row[6], node=row[7], size=row[8] if len(row) > 8 else None)  # noqa: PLR2004
             found.append(Found(start=start * _US, length=(end - start) * _US, name=name, seen=seen, args=args))
         context = _Context()
         context.launches = launches
