@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,8 +24,6 @@ from nhalf.tune.sweeps import Curve, Key, Sweep, sweeps
 from nhalf.tune.writing import configuration, environment, experiment, plugin, repeats, unsafe
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nhalf.breakdown import Array
 
 PROBES = 10_000

@@ -1,8 +1,8 @@
 """Sweeps: measured times by size for each forced path, and for the library's own choice.
 
 A file is named behind its path, `tree/ll=run.log` or `default=run.log`, in any format that `nhalf fit` reads; or its
-name (tree_ll.log), NCCL's variables in it, or what its tuner logged for each size say the path. A CSV table with the columns of NVIDIA's `optimize_config.py`
-says it in each row, and a folder holds several files.
+name (tree_ll.log), NCCL's variables in it, or what its tuner logged for each size say the path. A CSV table with the
+columns of NVIDIA's `optimize_config.py` says it in each row, and a folder holds several files.
 """
 
 from __future__ import annotations
