@@ -21,7 +21,6 @@ from nhalf.tune import tuning
 from nhalf.tune.check import TUNED, arms, per_token, won
 
 if TYPE_CHECKING:
-    from nhalf.report.canvas import Canvas
     from nhalf.report.tune import Tuned
     from nhalf.report.view import Brief
 
@@ -86,10 +85,8 @@ def _show(answer: Tuned, folder: str | None) -> None:
     def first() -> Brief:
         return report.brief(answer, next_command=after)
 
-    def detail(canvas: Canvas) -> None:
-        write_brief(first(), canvas)
-
-    output_formats.show(View(document=lambda: report.document(answer), rows="choices", brief=first, detail=detail))
+    output_formats.show(View(document=lambda: report.document(answer), rows="choices", brief=first,
+                             detail=lambda canvas: write_brief(first(), canvas)))  # fmt: skip
 
 
 def _check(folder: Path, logs: tuple[str, ...], cluster: str | None) -> None:
@@ -100,9 +97,9 @@ def _check(folder: Path, logs: tuple[str, ...], cluster: str | None) -> None:
     kept = _kept(cluster, logs, str(record.get("system", ""))) if cluster else []
 
     def first() -> Brief:
-        after = next_command.command("tune", {"--output": "mycluster.toml"})
-        if cluster:
-            after = shlex.join(["nhalf", "decode", str(record.get("model")), "--on", cluster])
+        model, ranks = str(record.get("model")), str(found[0].ranks)
+        after = (shlex.join(["nhalf", "decode", model, "--on", cluster, "--tp", ranks]) if cluster
+                 else next_command.command("tune", {"--output": "mycluster.toml"}))  # fmt: skip
         return report.brief_of_check(found, tokens, kept, next_command=after)
 
     output_formats.show(View(document=lambda: report.checked(found, tokens), rows="sizes", brief=first,
