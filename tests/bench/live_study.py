@@ -1,6 +1,6 @@
 """`nhalf live` on made histories over real HTTP: time to find, false alarms in a day, and whether the cause is right.
 
-    python tests/bench/live_study.py [--quick]
+    python tests/bench/live_study.py [--quick] [--seed FIRST] [--days N]
 
 Servers are processes on loopback that simulate an engine step by step (tests/unit/live_histories.py), each scrape 10 s
 later on the clock of the watch. Printed is what was reached, misses by name.
@@ -8,6 +8,7 @@ later on the clock of the watch. Printed is what was reached, misses by name.
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
@@ -38,6 +39,7 @@ STEP_S = 10.0
 TURN = 120
 """The scrape after which something changes: 20 minutes."""
 AFTER = 30
+FORMATS = ("vllm", "sglang", "trtllm", "dynamo")
 KINDS = {
     "constant-added": ("vllm", "sglang", "trtllm", "dynamo"),
     "longer-prompts": ("vllm", "sglang", "trtllm", "dynamo"),
@@ -113,33 +115,36 @@ def day(kind: str, seed: int) -> int:
 
 
 def main() -> None:
-    """Print the study."""
-    quick = "--quick" in sys.argv
+    """Print the study; seeds count from the one that is named, and so many days are watched of each format."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer histories, and no day")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--days", type=int, default=1)
+    asked = parser.parse_args()
     print("10 us for each of 160 all-reduces, 64 requests in flight, TP8: seconds until it is found")
-    for kind in ("vllm", "sglang", "trtllm", "dynamo"):
-        took = [STEP_S * (found - TURN) if found > 0 else float("inf") for seed in range(0, 4 if quick else 10, 2)
-                for found in [watched("constant-added", kind, seed, TURN + 30)[2]]]  # fmt: skip
+    for kind in FORMATS:
+        took = [STEP_S * (found - TURN) if found > 0 else float("inf")
+                for seed in range(0, 4 if asked.quick else 10, 2)
+                for found in [watched("constant-added", kind, asked.seed + seed, TURN + 30)[2]]]  # fmt: skip
         print(f"  {kind:<8} {took}", flush=True)
     print("causes")
     right: Counter[str] = Counter()
     for cause, count in COUNTS.items():
         for seed in range(count):
             kind = KINDS[cause][(seed // 2 + seed) % len(KINDS[cause])]
-            _, found, _ = watched(cause, kind, seed, TURN + AFTER)
+            _, found, _ = watched(cause, kind, asked.seed + seed, TURN + AFTER)
             named = found.findings[0].code if found.findings else "nothing"
             right[cause] += named == cause
             if named != cause:
                 print(f"    {cause} ({kind}, seed {seed}) is called {named}: {[each.code for each in found.findings]}")
         print(f"  {cause:<15} {right[cause]} of {count}", flush=True)
     print(f"  all {sum(right.values())} of {sum(COUNTS.values())}")
-    nothing = [
-        watched("nothing", kind, seed, TURN + AFTER)[1]
-        for seed, kind in enumerate(("vllm", "sglang", "trtllm", "dynamo"))
-    ]
+    nothing = [watched("nothing", kind, asked.seed + seed, TURN + AFTER)[1] for seed, kind in enumerate(FORMATS)]
     print(f"  nothing happens: {[[each.code for each in found.findings] for found in nothing]}")
-    print("a day of load that swings by 60 % on each side, nothing wrong")
-    if not quick:
-        print(f"  {sum(day(kind, seed) for seed, kind in enumerate(('vllm', 'sglang', 'trtllm', 'dynamo')))} in 4 days")
+    if not asked.quick:
+        print("days of load that swings by 60 % on each side, nothing wrong")
+        alarms = [day(kind, asked.seed + seed) for kind in FORMATS for seed in range(asked.days)]
+        print(f"  {sum(alarms)} alarms in {len(alarms)} days, at most {max(alarms)} in one")
 
 
 if __name__ == "__main__":

@@ -148,4 +148,13 @@ def test_a_check_says_what_a_token_won(tmp_path: Path) -> None:
     assert first["gain_s_per_token"] == pytest.approx(160 * 3e-5, rel=0.05)
     text = " ".join(invoke("tune", "--check", out, *words).out.split())
     assert "5 of 5 sizes are faster" in text
-    assert "Next: nhalf fit " in text
+    assert f"--check {out} -o mycluster.toml" in text
+    cluster = str(tmp_path / "mine.toml")
+    text = invoke("tune", "--check", out, *words, "-o", cluster).out.replace("\\", "")
+    assert f"Next: nhalf decode llama-3.1-70b --on {cluster} --tp 16" in " ".join(text.split())
+    rows = invoke("collective", "all-reduce", "--on", cluster, "--ranks", "16", "--sizes", "16KiB", "--json").document[
+        "rows"
+    ]
+    [took] = [each["time_s"] for each in rows if each["kind"] == "measured"]
+    assert took == pytest.approx(3e-5, rel=0.02)
+    assert invoke("tune", "--check", out, *words, "-o", out).code == 2

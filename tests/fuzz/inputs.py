@@ -9,10 +9,13 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 import click
 from tests.fuzz.mutation import damaged
 from tests.fuzz.trial import ended
+
+from nhalf.app.asked import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,6 +65,16 @@ FORCED = "\n".join(
        for step in range(0, 14, 2)]
 ).encode()  # fmt: skip
 _ON = ("--on", "h100-sxm", "--tp", "2")
+_STEP = (("model", "llama-3.1-8b"), ("on", "h100-sxm"), ("tp", "2"))
+_LINK = (("latency", "5us"), ("bandwidth", "400GB/s"))
+_ASKED: dict[str, tuple[tuple[tuple[str, str], ...], ...]] = {
+    "link": (_LINK,),
+    "collective": ((("op", "all-reduce"), ("ranks", "8"), ("on", "h100-sxm")), (*_LINK, ("op", "all-to-all"))),
+    "simulate": ((*_LINK, ("op", "all-reduce"), ("ranks", "4"), ("size", "64KiB")),),
+    "compare": ((*_STEP, ("layout", "tp=1")),),
+    "crossover": (_STEP[:2],),
+}
+"""What a visitor of the app asks of each command before anything is damaged; of the others, a step."""
 
 
 @cache
@@ -190,9 +203,24 @@ def _tuned(random: Random) -> Input:
     return Input(arguments, "forced.csv", damaged(random, FORCED))
 
 
+def _visited(random: Random) -> Input:
+    """Return a request to the app: a parameter with a value that is none, or a damaged file dropped on the page."""
+    if random.random() < 0.3:
+        return Input(("app", "POST", f"/file/{random.choice(('fit', 'doctor'))}", ""), "",
+                     damaged(random, random.choice(_logs()[0])[1]))  # fmt: skip
+    command = random.choice(list(COMMANDS))
+    parameters = dict(random.choice(_ASKED.get(command, (_STEP,))))
+    parameters[random.choice(COMMANDS[command])] = random.choice(NASTY)
+    if random.random() < 0.1:
+        parameters[random.choice(NASTY)] = "1"
+    where = "/panel" if command == "decode" and random.random() < 0.5 else f"/{random.choice(('api', 'screen'))}/"
+    return Input(("app", "GET", where if where == "/panel" else where + command, urlencode(parameters)))
+
+
 KINDS: tuple[tuple[Callable[[Random], Input], int], ...] = (
     (_fit, 34), (_topo, 6), (_config, 14), (_traced, 4), (_table, 12), (_toml, 16), (_bench, 6), (_scaling, 4),
     (_schedule, 4), (_doctored, 10), (_lived, 5), (_tuned, 5),
+    (_visited, 10),
 )  # fmt: skip
 """What makes a file, and how often."""
 

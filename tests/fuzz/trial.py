@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
@@ -9,14 +10,18 @@ import math
 import re
 import resource
 import signal
+import sys
 import time
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from types import FrameType, SimpleNamespace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from unittest import mock
 
+from nhalf.app.server import Settings, application
 from nhalf.cli import run
+from nhalf.cli.asking import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +31,7 @@ LONGEST_S = 20.0
 MOST_BYTES = 500 * 2**20
 """Memory by which any input may raise the peak of the process [bytes]."""
 _KINDS = (0, 2, 3, 4)
+_OK, _REFUSED = 200, (400, 404, 405, 413, 414)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _LONGEST_MESSAGE = 4000
 _SIGNED = (
@@ -67,13 +73,41 @@ def ended(arguments: Sequence[str], given: bytes = b"") -> Ending:
             warnings.catch_warnings(),
         ):  # fmt: skip
             warnings.simplefilter("error", RuntimeWarning)  # a warning of NumPy is an answer that rests on no number
-            code = run(list(arguments))
+            code = visited(*arguments[1:4], given) if arguments[0] == "app" else run(list(arguments))
     except OvertimeError:
         code = -1
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, usual)
     return Ending(code, out.getvalue(), err.getvalue(), time.process_time() - before)
+
+
+@cache
+def _app() -> Any:  # noqa: ANN401  an ASGI application
+    return application(Settings(ask=ask))
+
+
+def visited(method: str, path: str, query: str, body: bytes) -> int:
+    """Ask the app as a browser does, print what it answers, and return the exit code that its status stands for."""
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+        "path": path, "raw_path": path.encode(), "root_path": "", "query_string": query.encode(),
+        "headers": [(b"host", b"localhost:8000")], "server": ("localhost", 8000), "client": ("127.0.0.1", 1),
+    }  # fmt: skip
+    status, answer = 0, b""
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        nonlocal status, answer
+        status, answer = message.get("status", status), answer + message.get("body", b"")
+
+    asyncio.run(_app()(scope, receive, send))
+    print(answer.decode(), file=sys.stdout if status == _OK else sys.stderr)
+    if status not in (_OK, *_REFUSED):
+        return 1
+    return 0 if status == _OK else 2
 
 
 def faults(arguments: Sequence[str], given: bytes = b"") -> list[str]:

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,8 +24,6 @@ from nhalf.tune.sweeps import Curve, Key, Sweep, sweeps
 from nhalf.tune.writing import configuration, environment, experiment, plugin, repeats, unsafe
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nhalf.breakdown import Array
 
 PROBES = 10_000
@@ -341,6 +340,28 @@ def test_a_folder_of_logs_says_its_paths_by_names_or_by_variables(tmp_path: Path
     (tmp_path / "run8.csv").write_text(rows)
     with pytest.raises(InputError, match="which path was forced"):
         sweeps([str(tmp_path)])
+
+
+def test_one_variable_leaves_a_choice_that_the_log_tells_by_size(tmp_path: Path) -> None:
+    lines = ["# NCCL INFO NCCL_ALGO set by environment to Tree", "op,size_bytes,ranks,nodes,seconds",
+             "all-reduce,1024,16,2,0.00003", "all-reduce,2048,16,2,0.00004"]  # fmt: skip
+    told = [f"# NCCL INFO AllReduce: {size} Bytes -> Algo TREE proto {protocol} channel{{Lo..Hi}}={{0..1}}"
+            for size, protocol in ((1024, "LL"), (2048, "LL128"))]  # fmt: skip
+    log = tmp_path / "run.csv"
+    log.write_text("\n".join([*lines, *told]))
+    [sweep] = sweeps([str(log)])
+    assert {str(path): curve.size_bytes.tolist() for path, curve in sweep.curves.items()} == {
+        "tree/ll": [1024], "tree/ll128": [2048],
+    }  # fmt: skip
+    log.write_text("\n".join([*lines, told[0]]))
+    with pytest.raises(InputError, match="which path took 2048 bytes"):
+        sweeps([str(log)])
+
+
+def test_what_nccl_predicts_is_no_measurement() -> None:
+    log = Path(__file__).parents[1] / "logs" / "nccl_debug" / "predicted.txt"
+    with pytest.raises(InputError, match="nothing was measured"):
+        sweeps([f"default={log}"], 16, 2)
 
 
 @pytest.mark.parametrize(

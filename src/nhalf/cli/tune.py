@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nhalf.catalog import store
 from nhalf.cli import flags, next_command, output_formats
 from nhalf.cli.help_pages import Grouped
 from nhalf.errors import InputError
@@ -17,10 +18,9 @@ from nhalf.files.writing import write_text
 from nhalf.report import tune as report
 from nhalf.report.view import View, write_brief
 from nhalf.tune import tuning
-from nhalf.tune.check import per_token, won
+from nhalf.tune.check import TUNED, arms, per_token, won
 
 if TYPE_CHECKING:
-    from nhalf.report.canvas import Canvas
     from nhalf.report.tune import Tuned
     from nhalf.report.view import Brief
 
@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 @click.option(
     "--logs", "logs", multiple=True, metavar="PATH=LOG", help="A forced run: tree/ll=LOG, default=LOG; a CSV; a folder."
 )
-@click.option("-o", "--output", "folder", metavar="DIR", help="Where the files go: a folder that does not exist yet.")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    metavar="DIR",
+    help="Where the files go: a new folder. With --check, the cluster file (.toml) that keeps the tuned runs.",
+)
 @click.option(
     "--check", "checks", metavar="DIR", help="What the choices in DIR won: --logs default=LOG, --logs tuned=LOG."
 )
@@ -43,17 +49,13 @@ def tune(model: str | None, *, logs: tuple[str, ...], folder: str | None, checks
     chosen only where it wins more than the noise; everything else is left to the library.
     """
     if checks is not None:
-        _check(Path(checks), logs)
+        _check(Path(checks), logs, folder)
         return
     if model is None:
         raise InputError("the model is missing", where="MODEL", do="nhalf tune llama-3.1-70b --on h100-sxm --tp 16")
     found = tuning.tuned(flags.request(model, given), logs)
     written = _written(found, Path(folder)) if folder else {}
-    answer = report.Tuned(
-        model=found.scenario.transformer.name, system=found.scenario.system.name, choices=found.choices,
-        messages=found.messages, sweeps=found.sweeps, files=[*written], defaults=found.defaults,
-        notes=[*found.warnings, *_notes(found), *([found.refused] if folder and found.refused else [])],
-    )  # fmt: skip
+    answer = report.Tuned(found=found, files=[*written])
     if folder:
         for name, text in written.items():
             write_text(Path(folder) / name, text)
@@ -71,15 +73,6 @@ def _written(found: tuning.Found, folder: Path) -> dict[str, str]:
     return tuning.files(found, str(folder.resolve()))
 
 
-def _notes(found: tuning.Found) -> list[str]:
-    """Return what the choices can act on, and how sure a choice must be."""
-    own = found.own_kernels()
-    return [
-        *(report.acts_on(own) if own is not None else ()),
-        *(report.noise(each, share) for each, share in found.margins()),
-    ]
-
-
 def _show(answer: Tuned, folder: str | None) -> None:
     """Show the answer in the form that is asked for."""
     if folder and answer.acting:
@@ -92,22 +85,33 @@ def _show(answer: Tuned, folder: str | None) -> None:
     def first() -> Brief:
         return report.brief(answer, next_command=after)
 
-    def detail(canvas: Canvas) -> None:
-        write_brief(first(), canvas)
-
-    output_formats.show(View(document=lambda: report.document(answer), rows="choices", brief=first, detail=detail))
+    output_formats.show(View(document=lambda: report.document(answer), rows="choices", brief=first,
+                             detail=lambda canvas: write_brief(first(), canvas)))  # fmt: skip
 
 
-def _check(folder: Path, logs: tuple[str, ...]) -> None:
-    """Say what was won."""
+def _check(folder: Path, logs: tuple[str, ...], cluster: str | None) -> None:
+    """Say what was won, and keep what the tuned runs took in a cluster file where one is named."""
     record = read_json(folder / tuning.RECORD)
     found = won(logs)
     tokens = per_token(found, record.get("messages", []))
+    kept = _kept(cluster, logs, str(record.get("system", ""))) if cluster else []
 
     def first() -> Brief:
-        tuned = [word.partition("=")[2] for word in logs if word.startswith("tuned=")]
-        after = shlex.join(["nhalf", "fit", *tuned, "-o", "mycluster.toml"])
-        return report.brief_of_check(found, tokens, next_command=after)
+        model, ranks = str(record.get("model")), str(found[0].ranks)
+        after = (shlex.join(["nhalf", "decode", model, "--on", cluster, "--tp", ranks]) if cluster
+                 else next_command.command("tune", {"--output": "mycluster.toml"}))  # fmt: skip
+        return report.brief_of_check(found, tokens, kept, next_command=after)
 
     output_formats.show(View(document=lambda: report.checked(found, tokens), rows="sizes", brief=first,
                              detail=lambda canvas: write_brief(first(), canvas)))  # fmt: skip
+
+
+def _kept(cluster: str, logs: tuple[str, ...], like: str) -> list[str]:
+    """Write the tuned runs into a cluster file, and return what became of each."""
+    from nhalf.loading.fitting import fitted, told
+    from nhalf.report import cluster_file
+
+    said = told(op="all-reduce", ranks=None, nodes=None, mode=None, format_=None, system=None)
+    fit, _, tables = fitted([file for arm, file in arms(logs) if arm == TUNED], said)
+    like = like if like in store.names("system") else ""
+    return [*cluster_file.write_measured(Path(cluster), tables, fit, "nccl", like), f"{cluster} holds the tuned runs."]

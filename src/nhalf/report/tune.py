@@ -13,11 +13,10 @@ from nhalf.report.view import Brief, percent, whole_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.loading import Default
     from nhalf.tune.check import Won
-    from nhalf.tune.choices import Choice, Message
+    from nhalf.tune.choices import Choice
     from nhalf.tune.sweeps import Sweep
-    from nhalf.tune.tuning import CutOff
+    from nhalf.tune.tuning import CutOff, Found
 
 _ROWS: Final = 8
 _BATCHES: Final = 3
@@ -25,35 +24,40 @@ _BATCHES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
-    """Everything about the choices for a model: sweeps they are of, its messages, files, and what to know."""
+    """The choices for a model, and the names of the files that were written."""
 
-    model: str
-    system: str
-    choices: Sequence[Choice]
-    messages: Sequence[Message]
-    sweeps: Sequence[Sweep]
+    found: Found
     files: Sequence[str]
-    notes: Sequence[str]
-    defaults: Sequence[Default]
 
     @property
     def acting(self) -> list[Choice]:
         """Return the choices that are not left to the library."""
-        return [each for each in self.choices if each.bin.path is not None]
+        return [each for each in self.found.choices if each.bin.path is not None]
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what was left out, what the choices can act on, and how sure a choice must be."""
+        found, own = self.found, self.found.own_kernels()
+        return [
+            *found.warnings, *(acts_on(own) if own is not None else ()),
+            *(noise(each, share) for each, share in found.margins()),
+            *([found.refused] if self.files and found.refused else []),
+        ]  # fmt: skip
 
 
-def document(found: Tuned) -> dict[str, Any]:
+def document(answer: Tuned) -> dict[str, Any]:
     """Return the document of the contract."""
+    found = answer.found
     body = {
-        "model": found.model,
-        "system": found.system,
+        "model": found.scenario.transformer.name,
+        "system": found.scenario.system.name,
         "choices": [_choice(each) for each in found.choices],
-        "files": list(found.files),
+        "files": list(answer.files),
         "messages": [{"op": each.key.op, "ranks": each.key.ranks, "nodes": each.key.nodes, "batch": each.batch,
                       "size_bytes": each.size_bytes, "count": each.count} for each in found.messages],
         "noise": [{"op": each.key.op, "ranks": each.key.ranks, "nodes": each.key.nodes, "noise": each.noise,
                    "assumed": each.assumed_noise, "kind": each.kind} for each in found.sweeps],
-        "notes": list(found.notes),
+        "notes": answer.notes,
         "defaults": taken(found.defaults),
     }  # fmt: skip
     return envelope("tune", body)
@@ -70,28 +74,29 @@ def _choice(each: Choice) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def brief(found: Tuned, *, next_command: str) -> Brief:
+def brief(answer: Tuned, *, next_command: str) -> Brief:
     """Return the first screen: what is won, the choices, and what they act on."""
+    found = answer.found
     rows = [_row(each) for each in found.choices[:_ROWS]]
     more = len(found.choices) - _ROWS
     return Brief(
-        verdict=[_verdict(found)],
-        title=f"Messages of {found.model} on {found.system}" if rows else "",
+        verdict=[_verdict(answer)],
+        title=f"Messages of {found.scenario.transformer.name} on {found.scenario.system.name}" if rows else "",
         table=(["<operation", "from", "to", "<path", "<kind", "ms/token won", "80 % range"], rows) if rows else None,
-        notes=[*([f"{more} more ranges with --json."] if more > 0 else []), *found.notes],
-        closing=[f"Written: {', '.join(found.files)}."] if found.files else [],
+        notes=[*([f"{more} more ranges with --json."] if more > 0 else []), *answer.notes],
+        closing=[f"Written: {', '.join(answer.files)}."] if answer.files else [],
         next_command=next_command,
-        next_why="does it win what it should?" if found.acting else "",
+        next_why="does it win what it should?" if answer.acting else "",
     )
 
 
-def _verdict(found: Tuned) -> str:
+def _verdict(answer: Tuned) -> str:
     """Return what the choices win, or that everything is left."""
     best = max(
-        (each for each in found.acting if each.gain_s is not None), key=lambda each: each.gain_s or 0.0, default=None
+        (each for each in answer.acting if each.gain_s is not None), key=lambda each: each.gain_s or 0.0, default=None
     )
     if best is None or best.gain_s is None:
-        if found.sweeps and all(each.kind == "law" for each in found.sweeps):
+        if answer.found.sweeps and all(each.kind == "law" for each in answer.found.sweeps):
             return "Leave it: nothing was measured, and by the laws NCCL's own plan is the best of them."
         return "Leave it: no path wins more than the noise at a size that the model sends."
     batches = ", ".join(whole_number(each) for each in best.batches[:_BATCHES])
@@ -120,8 +125,10 @@ def checked(found: Sequence[Won], tokens: Sequence[dict[str, Any]]) -> dict[str,
     return envelope("tune", {"choices": [], "files": [], "sizes": sizes, "tokens": list(tokens)})
 
 
-def brief_of_check(found: Sequence[Won], tokens: Sequence[dict[str, Any]], *, next_command: str) -> Brief:
-    """Return the first screen of a check."""
+def brief_of_check(
+    found: Sequence[Won], tokens: Sequence[dict[str, Any]], kept: Sequence[str], *, next_command: str
+) -> Brief:
+    """Return the first screen of a check; `kept` is what became of the tuned runs in a cluster file."""
     count = {word: sum(each.verdict == word for each in found) for word in ("won", "lost", "cannot tell")}
     rows = [
         [f"{each.op} x{each.ranks}", f"{each.size_bytes:,.0f}", f"{1e6 * each.before_s:.2f}",
@@ -138,10 +145,13 @@ def brief_of_check(found: Sequence[Won], tokens: Sequence[dict[str, Any]], *, ne
         number=told,
         title="Without and with the choices (95 % intervals)",
         table=(["<operation", "bytes", "us before", "us after", "ratio", "95 % range", "<verdict"], rows),
-        notes=["Slower sizes: leave them out, or turn the plug-in off (NHALF_TUNER_OFF=1)."] if count["lost"] else [],
+        notes=[
+            *(["Slower sizes: leave them out, or turn the plug-in off (NHALF_TUNER_OFF=1)."] if count["lost"] else []),
+            *kept,
+        ],
         warn=bool(count["lost"]),
         next_command=next_command,
-        next_why="keep what was measured",
+        next_why="what the model takes now" if kept else "keep what was measured",
     )
 
 

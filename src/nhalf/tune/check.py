@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.errors import InputError, WeakEvidenceError
 from nhalf.evidence.reading import read
@@ -14,8 +14,9 @@ from nhalf.quantiles import student
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_ARMS = {"default": 0, "tuned": 1}
-_FEWEST = 2
+TUNED: Final = "tuned"
+_ARMS: Final = ("default", TUNED)
+_FEWEST: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,19 +49,33 @@ def won(words: Sequence[str]) -> list[Won]:
         No size was measured twice in both arms.
     """
     times: dict[tuple[str, int, float], tuple[list[float], list[float]]] = {}
+    for arm, file in arms(words):
+        for each in read(file, op="all-reduce"):
+            key = (str(each.op), each.ranks, each.size_bytes)
+            times.setdefault(key, ([], []))[_ARMS.index(arm)].append(math.log(each.seconds))
+    found = [_of(key, *both) for key, both in sorted(times.items()) if min(map(len, both)) >= _FEWEST]
+    if not found:
+        raise WeakEvidenceError("no size was measured twice with and without the choices", where="--logs",
+                                do="run measure.sh to its end")  # fmt: skip
+    return found
+
+
+def arms(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the arm and the file that each word names.
+
+    Raises
+    ------
+    InputError
+        A word names no arm.
+    """
+    found = []
     for word in words:
         arm, equals, file = word.partition("=")
         if not equals:
             arm, file = next((each for each in _ARMS if each in Path(word).stem.casefold()), ""), word
         if arm not in _ARMS:
             raise InputError(f"{word!r} names no arm", where="--logs", allowed="default=LOG, tuned=LOG")
-        for each in read(file, op="all-reduce"):
-            key = (str(each.op), each.ranks, each.size_bytes)
-            times.setdefault(key, ([], []))[_ARMS[arm]].append(math.log(each.seconds))
-    found = [_of(key, *both) for key, both in sorted(times.items()) if min(map(len, both)) >= _FEWEST]
-    if not found:
-        raise WeakEvidenceError("no size was measured twice with and without the choices", where="--logs",
-                                do="run measure.sh to its end")  # fmt: skip
+        found.append((arm, file))
     return found
 
 

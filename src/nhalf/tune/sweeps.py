@@ -1,8 +1,8 @@
 """Sweeps: measured times by size for each forced path, and for the library's own choice.
 
 A file is named behind its path, `tree/ll=run.log` or `default=run.log`, in any format that `nhalf fit` reads; or its
-name (tree_ll.log) or NCCL's variables in it say the path. A CSV table with the columns of NVIDIA's `optimize_config.py`
-says it in each row, and a folder holds several files.
+name (tree_ll.log), NCCL's variables in it, or what its tuner logged for each size say the path. A CSV table with the
+columns of NVIDIA's `optimize_config.py` says it in each row, and a folder holds several files.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import numpy as np
 
 from nhalf.collective import Op
 from nhalf.errors import InputError
+from nhalf.evidence.readers.nccl_debug import decided
 from nhalf.evidence.reading import read
 from nhalf.files.reading import files_in, read_text
 from nhalf.loading.case_table import table_of
 from nhalf.tune.paths import ALGORITHMS, PROTOCOLS, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from nhalf.breakdown import Array
     from nhalf.tune.paths import Path
@@ -36,6 +37,7 @@ _FORCED: Final = tuple(
     re.compile(rf"NCCL_{name}(?: set by environment to |=)[\"']?(\w+)") for name in ("ALGO", "PROTO")
 )
 _MOST: Final = 1e13
+_SAY: Final = "write tree/ll=FILE, or default=FILE for NCCL's own choice"
 
 
 class Key(NamedTuple):
@@ -101,14 +103,25 @@ def _points(word: str, ranks: int | None, nodes: int | None) -> Iterator[_Point]
             yield from _points(str(each), ranks, nodes)
         return
     name, equals, file = word.partition("=")
+    paths: Mapping[tuple[Op | None, float], Path] = {}
     if not equals or File(word).exists():
         text = read_text(File(word))
         if text.partition("\n")[0].replace(" ", "").startswith(_COLUMNS[0]):
             yield from _table(File(word), text, ranks, nodes)
             return
         name, file = _named(File(word), text), word
-    path = None if name.casefold() == DEFAULT else parse(name, "--logs")
+        if not name:
+            paths = {key: parse("/".join(took), word) for key, took in decided(text).items()}
+    path = None if paths or name.casefold() == DEFAULT else parse(name, "--logs")
     for sample in read(file, op="all-reduce", ranks=ranks, nodes=nodes):
+        if sample.quantity == "predicted":
+            do = "run nccl-tests with each path forced: by its own prediction NCCL's choice is the best"
+            raise InputError("these are NCCL's predictions, nothing was measured", where=file, do=do)
+        if (
+            paths
+            and (path := paths.get((sample.op, sample.size_bytes)) or paths.get((None, sample.size_bytes))) is None
+        ):
+            raise InputError(f"it does not say which path took {sample.size_bytes:.0f} bytes", where=file, do=_SAY)
         key = Key(str(sample.op), sample.ranks, sample.nodes or nodes or 1)
         yield _checked(_Point(key, path, sample.size_bytes, sample.seconds), file)
 
@@ -116,22 +129,24 @@ def _points(word: str, ranks: int | None, nodes: int | None) -> Iterator[_Point]
 def _named(file: File, text: str) -> str:
     """Return the path that a log was forced to: by the variables in it, or by its name, such as tree_ll128.log.
 
+    Nothing is returned where one variable leaves a choice that the log tells by size.
+
     Raises
     ------
     InputError
         Neither says.
     """
     stated = [found[1] if (found := each.search(text)) else "" for each in _FORCED]
+    told = any(stated) and not all(stated) and bool(decided(text))
     if not all(stated):
         words = re.findall(r"[a-z0-9]+", file.stem.casefold().replace("nvls_tree", "nvlstree"))
         short = [name.replace("_", "") for name in ALGORITHMS]
         stated = [next((word for word in words if word in known), "") for known in (short, PROTOCOLS)]
         if not any(stated) and DEFAULT in words:
             return DEFAULT
-    if not all(stated):
-        do = "write tree/ll=FILE, or default=FILE for NCCL's own choice"
-        raise InputError("nothing says which path was forced", where=str(file), do=do)
-    return "/".join(stated)
+    if not all(stated) and not told:
+        raise InputError("nothing says which path was forced", where=str(file), do=_SAY)
+    return "/".join(stated) if all(stated) else ""
 
 
 def _table(file: File, text: str, ranks: int | None, nodes: int | None) -> Iterator[_Point]:

@@ -19,6 +19,7 @@ from nhalf.units import format_size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from nhalf.collective import Op
     from nhalf.evidence.readers.protocol import Line
 
 _CHOICE = re.compile(
@@ -104,6 +105,15 @@ def _take(choices: _Choices, line: Line, found: re.Match[str]) -> bool:
             Point(size_bytes=size, seconds=value * MICROSECOND, line=line.number, repeat=repeat, low_s=low, high_s=high)
         )
     return True
+
+
+def decided(text: str) -> dict[tuple[Op | None, float], tuple[str, str]]:
+    """Return the algorithm and the protocol that NCCL took, by operation (None where unsaid) and size [bytes]."""
+    return {
+        (known_op(found[1] or ""), float(found[2])): (_name(found[3], _ALGORITHMS), _name(found[4], _PROTOCOLS))
+        for line in text.splitlines()
+        if " Bytes -> " in line and (found := _CHOICE.search(line))
+    }
 
 
 def _notes(choices: _Choices, switches: str, ranks: set[int]) -> Iterable[Note]:
