@@ -223,7 +223,8 @@ class Tables:
 
 def room_at_first(graph: Graph) -> int:
     """Return how many messages there is room for before it is known how many are due at once."""
-    return max(_LEAST_ROOM, 2 * graph.ranks)
+    # A rank of rounds has a few messages under way; one of a double tree four streams, up and down in both.
+    return max(_LEAST_ROOM, (2 if graph.stride else 4) * graph.ranks)
 
 
 def _once(values: Array) -> tuple[Array, int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.simulate.graph import Graph
+from nhalf.simulate.graph import Graph, Pairs
 from nhalf.simulate.program import Program, check_messages
 from nhalf.simulate.programs.shape import Shape, copied, reduced_at, reduced_everywhere
 from nhalf.simulate.round import Ints, Round
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-
-    from nhalf.simulate.graph import Indices
 
 
 def _binomial(shape: Shape, *, up: bool) -> Iterator[Round]:
@@ -116,19 +114,25 @@ def pipelined_all_reduce(shape: Shape, algorithm: str) -> Program:
     steps = 4 * (k - 1) * shape.segments
     check_messages(algorithm, k, len(trees) * steps // 2)
     parts = [_climb(parents, shape.segments, number * steps) for number, parents in enumerate(trees)]
-    ways = len(trees) * 2 * (k - 1)
+    streams = np.concatenate([ends for ends, _ in parts])
+    of = np.repeat(np.arange(len(streams), dtype=np.int32), shape.segments)
     send = np.arange(0, len(trees) * steps, 2, dtype=np.int32)
-    is_up = np.tile(np.repeat([True, False], (k - 1) * shape.segments), len(trees))
-    segment = np.tile(np.arange(shape.segments), ways) + np.repeat(np.arange(len(trees)), steps // 2) * shape.segments
+    starts = np.arange(len(trees) * steps + 2, dtype=np.int32) >> np.int32(1)
+    ways = np.arange(len(streams)).reshape(len(trees), -1) % (2 * (k - 1))
+    number = np.arange(shape.segments) + np.arange(len(trees))[:, None] * shape.segments
     graph = Graph(
         ranks=k,
-        rank=np.concatenate([rank for rank, _ in parts]),
+        rank=np.repeat(streams[:, None], shape.segments, axis=1).ravel(),
         edges=np.concatenate([edges for _, edges in parts]),
         source_step=send,
         target_step=send + np.int32(1),
         size_bytes=np.broadcast_to(np.float64(piece), len(send)),
-        reduces=is_up,
-        blocks=segment[:, None],
+        reduces=np.repeat(ways.ravel() < k - 1, shape.segments),
+        blocks=np.repeat(number[:, None], 2 * (k - 1), axis=1).reshape(-1, 1),
+        pairs=Pairs(of=of, source=streams[:, 0], target=streams[:, 1]),
+        send_start=starts[1:],
+        receive_start=starts[:-1],
+        receive=np.arange(len(send), dtype=np.int32),
     )
     return Program(
         op="all-reduce",
@@ -141,17 +145,16 @@ def pipelined_all_reduce(shape: Shape, algorithm: str) -> Program:
     )
 
 
-def _climb(parents: Ints, segments: int, first: int) -> tuple[Indices, NDArray[np.int32]]:
-    """Return the rank of each step of one tree, and which step follows which, one pair a row.
+def _climb(parents: Ints, segments: int, first: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the two ranks of each stream of one tree, and which step follows which, one pair a row each.
 
     Each edge of the tree has a stream of segments up, and one down. A segment of a stream is a step that sends it, and
     the next one, which receives it; steps are numbered from `first` on, all streams up before those down.
     """
     child = np.flatnonzero(parents >= 0)
     parent = parents[child]
-    ends = np.stack([np.concatenate([child, parent]), np.concatenate([parent, child])], axis=1)
-    rank = np.repeat(ends[:, None, :], segments, axis=1).ravel().astype(np.int32)
-    step = np.arange(first, first + len(rank), dtype=np.int32).reshape(2, len(child), segments, 2)
+    ends = np.stack([np.append(child, parent), np.append(parent, child)], axis=1).astype(np.int32)
+    step = np.arange(first, first + ends.size * segments, dtype=np.int32).reshape(2, len(child), segments, 2)
     (send_up, receive_up), (send_down, receive_down) = ((way[..., 0], way[..., 1]) for way in step)
     stream = np.full(len(parents), -1)
     stream[child] = np.arange(len(child))
@@ -166,4 +169,4 @@ def _climb(parents: Ints, segments: int, first: int) -> tuple[Indices, NDArray[n
     ]
     later = [step[:, :, 1:], send_up[above], send_down[inner], np.tile(send_down[at_root], (len(at_root), 1))]
     pairs = np.stack([np.concatenate([part.ravel() for part in side]) for side in (earlier, later)], axis=1)
-    return rank, pairs
+    return ends, pairs
