@@ -146,7 +146,7 @@ def test_a_check_says_what_a_token_won(tmp_path: Path) -> None:
     assert first["batch"] == 1
     assert first["low"] < first["gain_s_per_token"] < first["high"]
     assert first["gain_s_per_token"] == pytest.approx(160 * 3e-5, rel=0.05)
-    text = " ".join(invoke("tune", "--check", out, *words).out.split())
+    text = " ".join(invoke("tune", "--check", out, *words).out.replace("\\", "").split())
     assert "5 of 5 sizes are faster" in text
     assert f"--check {out} -o mycluster.toml" in text
     cluster = str(tmp_path / "mine.toml")

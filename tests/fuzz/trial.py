@@ -73,7 +73,11 @@ def ended(arguments: Sequence[str], given: bytes = b"") -> Ending:
             warnings.catch_warnings(),
         ):  # fmt: skip
             warnings.simplefilter("error", RuntimeWarning)  # a warning of NumPy is an answer that rests on no number
-            code = visited(*arguments[1:4], given) if arguments[0] == "app" else run(list(arguments))
+            if arguments[0] == "app":
+                method, path, query = arguments[1:4]
+                code = visited(method, path, query, given)
+            else:
+                code = run(list(arguments))
     except OvertimeError:
         code = -1
     finally:
