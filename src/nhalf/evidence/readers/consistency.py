@@ -27,7 +27,12 @@ HOST_TIMED: Final = "host-timed"
 
 
 def checked(table: Table) -> Table:
-    """Return a table without the points that cannot be, and refused where its times are not those of a transfer."""
+    """Return a table without the numbers that cannot be, and refused where its times are not those of a transfer."""
+    if any(each.value < 0 for each in table.figures):
+        below = [Skipped(file=table.file, line=each.line, why=f"a {each.of} below zero cannot be: it is damaged")
+                 for each in table.figures if each.value < 0]  # fmt: skip
+        figures = tuple(each for each in table.figures if each.value >= 0)
+        table = replace(table, figures=figures, skipped=(*table.skipped, *below))
     odd = {point: why for point in table.points if (why := _impossible(point))}
     kept = tuple(point for point in table.points if point not in odd) if odd else table.points
     fast = [point for point in kept if _too_fast(point, table)]
