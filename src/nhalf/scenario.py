@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -27,6 +27,7 @@ Noun = TypeVar("Noun")
 Asked = ParamSpec("Asked")
 Found = TypeVar("Found")
 _KEPT: Final = 4
+_NUMERIC: Final = (int, float, np.ndarray)
 _FIXED = frozenset({"transformer", "measured_fabric", "curves", "layout", "origins", "residual", "tray_ranks"})
 """Parts whose numbers are not inputs that `--set` moves: counts that a model or a layout fixes, and measurements."""
 
@@ -75,8 +76,9 @@ class Scenario:
         InputError
             There is no such number.
         """
-        values = dict(self.inputs())
-        if path not in values:
+        found = _number(self, path)
+        if found is None:
+            values = dict(self.inputs())
             near = did_you_mean(path, values)
             rooms = dict.fromkeys(f"{known.rpartition('.')[0]}.*" for known in values if ".tuner." not in known)
             raise InputError(
@@ -85,7 +87,7 @@ class Scenario:
                 allowed=", ".join(rooms),
                 do=near or "list them with nhalf catalog system SYSTEM and nhalf catalog engine ENGINE",
             )
-        return values[path]
+        return found
 
     def inputs(self) -> Iterator[tuple[str, Quantity]]:
         """Yield the path and value of every number that can be set."""
@@ -99,10 +101,8 @@ class Scenario:
         InputError
             A path that is no input.
         """
-        known = {path for path, _ in self.inputs()}
         for path in changes:
-            if path not in known:
-                self.value(path)  # which refuses it
+            self.value(path)  # which refuses what is none
         return self.moved(changes)
 
     def at(self, place: int, count: int) -> Scenario:
@@ -117,15 +117,31 @@ class Scenario:
 
 def _numbers(noun: object, prefix: str) -> Iterator[tuple[str, Quantity]]:
     """Yield the numeric leaves below a noun with their paths."""
-    for item in fields(noun):  # type: ignore[arg-type]
-        if item.name in _FIXED:
-            continue
-        value = getattr(noun, item.name)
-        path = f"{prefix}{item.name}"
-        if is_dataclass(value):
-            yield from _numbers(value, f"{path}.")
-        elif isinstance(value, int | float | np.ndarray) and not isinstance(value, bool):
-            yield path, value
+    for name in _names(type(noun)):
+        value = getattr(noun, name)
+        if isinstance(value, _NUMERIC):
+            if not isinstance(value, bool):
+                yield f"{prefix}{name}", value
+        elif _names(type(value)):
+            yield from _numbers(value, f"{prefix}{name}.")
+
+
+def _number(noun: object, path: str) -> Quantity | None:
+    """Return the numeric leaf below a noun at a path, None where there is none."""
+    value: object = noun
+    for name in path.split("."):
+        if name not in _names(type(value)):
+            return None
+        value = getattr(value, name)
+    return value if isinstance(value, _NUMERIC) and not isinstance(value, bool) else None
+
+
+def _fields(kind: type) -> tuple[str, ...]:
+    """Return the fields of a noun below which numbers may be set; nothing of what is no noun."""
+    return tuple(item.name for item in fields(kind) if item.name not in _FIXED) if is_dataclass(kind) else ()
+
+
+_names = cast("Callable[[type], tuple[str, ...]]", cache(_fields))
 
 
 def _replaced(noun: Noun, changes: Mapping[str, Quantity]) -> Noun:

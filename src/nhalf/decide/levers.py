@@ -53,10 +53,10 @@ def _tiers(scenario: Scenario) -> list[str]:
 
 def levers(scenario: Scenario) -> list[Lever]:
     """Return the levers of a scenario, first those on the links of every tier that its step depends on."""
-    now = float(np.mean(predicted(scenario).value))
-    changes = []
+    tiers = [link_changes(tier) for tier in _tiers(scenario)]
+    changes = [change for pair in tiers for change in pair]
     if scenario.layout.devices > 1:
-        changes = [
+        changes += [
             ("half the kernel software", "stack.software_factor", 0.5),
             ("half the waiting in the model", "stack.collective_excess_s", 0.5),
         ]
@@ -66,10 +66,15 @@ def levers(scenario: Scenario) -> list[Lever]:
         ("half the per-step overhead", "stack.step_time_s", 0.5),
         ("2x arithmetic", "system.device.bf16_flop_per_s", 2.0),
     ]
-    tiers = [[_lever(scenario, change, now) for change in link_changes(tier)] for tier in _tiers(scenario)]
+    found = [
+        Lever(name=name, path=path, factor=factor, gain=gain)
+        for (name, path, factor), gain in zip(changes, _gains(scenario, changes), strict=True)
+    ]
+    links, others = found[: 2 * len(tiers)], found[2 * len(tiers) :]
+    pairs = list(zip(links[::2], links[1::2], strict=True))
     # A group that crosses nodes may leave the links inside them out, as one ring over all NICs does.
-    used = [pair for pair in tiers if any(lever.gain for lever in pair)] or tiers[:1]
-    return [*(lever for pair in used for lever in pair), *(_lever(scenario, change, now) for change in changes)]
+    used = [pair for pair in pairs if any(lever.gain for lever in pair)] or pairs[:1]
+    return [*(lever for pair in used for lever in pair), *others]
 
 
 def link_changes(tier: str) -> tuple[tuple[str, str, float], tuple[str, str, float]]:
@@ -88,15 +93,16 @@ def of_links(found: Sequence[Lever]) -> list[tuple[Lever, Lever]]:
     return sorted(pairs, key=lambda pair: -max(lever.gain for lever in pair))
 
 
-def _lever(scenario: Scenario, change: tuple[str, str, float], now_s: float) -> Lever:
-    """Return a lever with what it saves of a step of `now_s` [s]."""
-    name, path, factor = change
-    return Lever(name=name, path=path, factor=factor, gain=1 - _step_s(scenario, path, factor) / now_s)
-
-
-def _step_s(scenario: Scenario, path: str, factor: float) -> float:
-    """Return the step [s] with one input multiplied."""
-    return float(np.mean(predicted(scenario.having({path: scenario.value(path) * factor})).value))
+def _gains(scenario: Scenario, changes: Sequence[tuple[str, str, float]]) -> list[float]:
+    """Return what each change saves of the step [1], all of them evaluated together: a row as it is, then one each."""
+    moved = {}
+    for place, (_, path, factor) in enumerate(changes, 1):
+        values = np.repeat(np.atleast_2d(scenario.value(path)).astype(float), len(changes) + 1, axis=0)
+        values[place] *= factor
+        moved[path] = values
+    times = np.atleast_2d(predicted(scenario.moved(moved)).value)
+    steps = np.mean(np.broadcast_to(times, (len(changes) + 1, times.shape[-1])), axis=-1).tolist()
+    return [1 - step / steps[0] for step in steps[1:]]
 
 
 STEP = 1e-4
