@@ -21,7 +21,7 @@ from nhalf.live.drift import Drift, limit
 from nhalf.live.expected import Expected
 from nhalf.live.exporter import exposition
 from nhalf.live.exposition import samples
-from nhalf.live.reading import Reading, reading, served_model
+from nhalf.live.reading import LAST, Reading, reading, served_model
 from nhalf.live.split import communication, excess
 from nhalf.live.watch import Watch, decode_step
 from nhalf.live.window import NothingError, Window, pooled, window
@@ -240,6 +240,21 @@ def test_a_load_that_was_never_seen_is_no_drift() -> None:
     for turn in range(200):
         batch = 1.0 if turn < 100 else 1.6
         assert drift.add(10.0 * turn, (1, batch, batch, 0), 0.012 * (0.9 + 0.2 * batch + 0.01 * rng.normal())) is None
+
+
+def test_a_step_that_jumps_with_the_load_is_no_drift_and_what_is_added_on_top_is_found() -> None:
+    rng, watch, found = np.random.default_rng(8), Watch(name="jumps", every=10.0), []
+    for turn in range(1500):
+        requests = float((40, 100, 60, 130, 85)[turn // 90 % 5]) * (1.0 + 0.02 * rng.normal())
+        step_s = 9e-3 + 4e-5 * requests + (0.9e-3 if requests > 72 else 0.0) + (1.6e-3 if turn >= 1400 else 0.0)
+        took = 800 * step_s * (1.0 + 0.01 * rng.normal())
+        totals = {"steps": 800, "decode_steps": 800, "decode_s": took, "mixed_s": 0.0, "running_sum": 800 * requests,
+                  "context_sum": 8e5 * requests, "context_steps": 800 * requests, "prompt_tokens": 0.0,
+                  "accepted_sum": 800, LAST: turn + 1}  # fmt: skip
+        if watch.take(Reading(at=START + 10.0 * turn, engine="trtllm", totals=totals, fresh=True)) is not None:
+            found.append(turn)
+    assert len(found) == 1
+    assert 1400 < found[0] <= 1418  # three minutes
 
 
 def test_one_window_that_went_wrong_is_no_drift() -> None:
