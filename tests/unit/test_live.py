@@ -16,7 +16,7 @@ from tests.unit.live_histories import FULL, START, Engine, history, steady
 import nhalf
 from nhalf.live.alerts import rules
 from nhalf.live.answer import Answer, answer
-from nhalf.live.collectives import calls
+from nhalf.live.collectives import calls, parted, traced
 from nhalf.live.drift import Drift, limit
 from nhalf.live.expected import Expected
 from nhalf.live.exporter import exposition
@@ -301,6 +301,28 @@ def test_a_dump_splits_what_was_added(late: int | None, slower_us: float, code: 
     size = int(watch.expected.collectives(64.0)[0][1])
     watch.calls.append((START, calls(dump(late, slower_us, size))))
     assert answer(watch, START + 1200.0).findings[0].code == code
+
+
+def test_traces_of_all_ranks_tell_who_is_late_as_a_dump_does() -> None:
+    folder = Path(__file__).parents[1] / "golden" / "trace"
+    words = [str(each) for each in sorted((folder / "tp2_slow1").iterdir())]
+    assert parted([*words, "http://host:8000/metrics", __file__]) == (words, ["http://host:8000/metrics", __file__])
+    slow, even = traced(words), traced([str(folder / "tp2_even")])
+    assert slow is not None
+    assert even is not None
+    assert (slow.ops, slow.size_bytes.tolist(), slow.slowest) == (("all-reduce",), [2048.0], (1,))
+    assert even.slowest == (-1,)
+    # nhalf trace finds that the slow rank costs 35.5 ms a step, over eight calls.
+    assert float(slow.wait_s[0]) == pytest.approx(35.5e-3 / 8, rel=0.1)
+    assert float(even.wait_s[0]) < 0.5 * float(slow.wait_s[0])
+
+
+def test_what_was_timed_at_other_sizes_splits_nothing_and_it_is_said() -> None:
+    watch, _ = watched("constant-added")
+    watch.calls.append((START, calls(dump(5, 0.0, 64))))
+    found = answer(watch, START + 1500.0).findings[0]
+    assert found.code == "constant-added"
+    assert "of other sizes" in found.text
 
 
 def test_a_file_for_the_textfile_collector_has_means_alone() -> None:
