@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import random
@@ -14,6 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.live_histories import FULL, START, Engine, history, steady
 
 import nhalf
+from nhalf.errors import InputError
+from nhalf.files.reading import read_tail
 from nhalf.live.alerts import rules
 from nhalf.live.answer import Answer, answer
 from nhalf.live.collectives import calls, parted, traced
@@ -80,6 +83,49 @@ def test_records_that_were_seen_are_not_counted_again() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- pages
+
+
+def passes(first: int, count: int) -> str:
+    """Return lines of Dynamo's trace of forward passes: 20 ms with 64 requests, every tenth 50 ms with a prompt."""
+    lines = []
+    for number in range(first, first + count):
+        prompt = 1000 if number % 10 == 0 else 0
+        done = {"num_prefill_requests": int(prompt > 0), "sum_prefill_tokens": prompt, "num_decode_requests": 64,
+                "sum_decode_kv_tokens": 64 * 1500}  # fmt: skip
+        waits = {"num_prefill_requests": 3, "num_decode_requests": 0}
+        fpm = {"wall_time": 0.05 if prompt else 0.02, "scheduled_requests": done, "queued_requests": waits}
+        event = {"schema": "dynamo.fpm.trace.v1", "observed_at_unix_ms": 1_764_500_000_000 + 20 * number, "fpm": fpm}
+        lines.append(json.dumps({"timestamp": number, "event": event}))
+    return "\n".join([*lines, ""])
+
+
+def test_a_trace_of_forward_passes_tells_the_pure_step_and_what_is_new() -> None:
+    before = reading(passes(1, 200) + '{"event": {"fpm": {"wall_time": 1', START)
+    assert before is not None
+    found = window(None, before)
+    assert (found.engine, found.decode_s, found.prefill_share) == ("dynamo", pytest.approx(0.02), pytest.approx(0.1))
+    assert (found.running[0], found.context[0], found.waiting) == (64, 1500, 3)
+    last = before.totals[LAST]
+    after = reading(passes(1, 250), START + 10, last)
+    assert after is not None
+    assert window(before, after).steps == 50
+    with pytest.raises(NothingError, match="no step"):
+        window(after, reading(passes(1, 250), START + 20, after.totals[LAST]))  # type: ignore[arg-type]
+
+
+def test_what_is_packed_is_read_as_far_as_it_is_written(tmp_path: Path) -> None:
+    text, file = passes(1, 20_000), tmp_path / "fpm.jsonl.gz"
+    packed = gzip.compress(text.encode())
+    file.write_bytes(packed[:-1000])
+    tail = read_tail(file, 100_000)
+    assert len(tail) <= 100_000
+    assert tail.splitlines()[0] in text.splitlines()
+    assert int(json.loads(tail.splitlines()[-2])["timestamp"]) > 19_000
+    file.write_bytes(packed)
+    assert text.endswith(read_tail(file, 100_000))
+    file.write_bytes(gzip.compress(b"0" * (80 * 2**20)))
+    with pytest.raises(InputError, match="unpacks to far more"):
+        read_tail(file, 100_000)
 
 
 def test_both_spellings_of_counters_and_any_order_of_labels_are_read() -> None:

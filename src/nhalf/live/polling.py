@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from nhalf.live.collectives import calls
-from nhalf.live.reading import reading, served_model
+from nhalf.live.reading import LAST, reading, served_model
 from nhalf.live.scrape import TIMEOUT_S, GapError, fetch
 from nhalf.live.watch import Watch
 
@@ -81,7 +81,7 @@ class Poll:
             self._late.pop(wanted.name)
             return []
         self._late.pop(wanted.name)
-        found = reading(text, at)
+        found = reading(text, at, watch.last.totals.get(LAST, 0.0) if watch.last is not None else 0.0)
         if found is None:
             watch.miss(at, "its page holds no metrics that are known")
         elif found.dump:
