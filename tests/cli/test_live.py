@@ -7,14 +7,11 @@ import io
 import re
 import socket
 import urllib.request
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tests.cli.command import detailed, invoke, refused
 from tests.unit.test_live_scrape import SCRAPES, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PAGES = [str(SCRAPES / f"vllm-t{turn}.prom") for turn in range(3)]
 RECORDS = str(SCRAPES / "trtllm-iter-t2.json")
@@ -133,3 +130,8 @@ def test_what_cannot_be_is_refused(flags: tuple[str, ...]) -> None:
 def test_detail_lists_windows_and_the_rate_of_false_alarms() -> None:
     text = detailed("live", RECORDS, *LLAMA, *SOON, "--once").out
     assert "one false alarm in 7 days" in " ".join(text.split())
+
+
+def test_a_trace_is_read_beside_a_server_and_not_alone() -> None:
+    trace = str(Path(__file__).parents[1] / "golden" / "trace" / "tp2_slow1" / "rank0.json.gz")
+    assert "no server is named" in refused("live", trace, "--once")

@@ -64,6 +64,14 @@ FORCED = "\n".join(
        for algorithm, protocol, latency, rate in (("ring", "ll", 60, 4e3), ("tree", "ll128", 40, 9e3))
        for step in range(0, 14, 2)]
 ).encode()  # fmt: skip
+PASSES = "\n".join(
+    json.dumps({"event": {"schema": "dynamo.fpm.trace.v1", "observed_at_unix_ms": 1_764_500_000_000 + 20 * number,
+                          "fpm": {"wall_time": 0.02, "queued_requests": {"num_prefill_requests": 0,
+                                                                        "num_decode_requests": 1},
+                                  "scheduled_requests": {"num_prefill_requests": number % 2, "sum_prefill_tokens": 9,
+                                                         "num_decode_requests": 8, "sum_decode_kv_tokens": 8000}}}})
+    for number in range(20)
+).encode()  # fmt: skip
 _ON = ("--on", "h100-sxm", "--tp", "2")
 _STEP = (("model", "llama-3.1-8b"), ("on", "h100-sxm"), ("tp", "2"))
 _LINK = (("latency", "5us"), ("bandwidth", "400GB/s"))
@@ -188,13 +196,16 @@ def _doctored(random: Random) -> Input:
 
 @cache
 def _pages() -> tuple[tuple[str, bytes], ...]:
-    """Return the saved pages of servers, by their names."""
-    return tuple((path.name, path.read_bytes()) for path in sorted((TESTS / "golden" / "scrapes").iterdir()))
+    """Return the saved pages of servers, and files that are read beside them, by their names."""
+    found = [(path.name, path.read_bytes()) for path in sorted((TESTS / "golden" / "scrapes").iterdir())]
+    inspected = sorted((TESTS / "logs" / "inspector").iterdir())
+    return (*found, ("passes.jsonl", PASSES), *((f"dump-{path.name}", path.read_bytes()) for path in inspected))
 
 
 def _lived(random: Random) -> Input:
     name, data = random.choice(_pages())
-    arguments = ("live", name, "--model", "llama-3.1-8b", *_ON, "--every", "50ms", "--once")
+    beside = ("page.prom",) if name.startswith("dump-") else ()
+    arguments = ("live", *beside, name, "--model", "llama-3.1-8b", *_ON, "--every", "50ms", "--once")
     return Input(arguments, name, damaged(random, data))
 
 
@@ -304,3 +315,4 @@ def prepare() -> None:
     Path("curve.csv").write_bytes(SCALING)
     Path("cases.csv").write_bytes(CASES)
     Path("forced.csv").write_bytes(FORCED)
+    Path("page.prom").write_bytes(dict(_pages())["vllm-t0.prom"])

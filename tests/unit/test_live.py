@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import random
@@ -14,14 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.live_histories import FULL, START, Engine, history, steady
 
 import nhalf
+from nhalf.errors import InputError
+from nhalf.files.reading import read_tail
 from nhalf.live.alerts import rules
 from nhalf.live.answer import Answer, answer
-from nhalf.live.collectives import calls
+from nhalf.live.collectives import calls, parted, traced
 from nhalf.live.drift import Drift, limit
 from nhalf.live.expected import Expected
 from nhalf.live.exporter import exposition
 from nhalf.live.exposition import samples
-from nhalf.live.reading import Reading, reading, served_model
+from nhalf.live.reading import LAST, Reading, reading, served_model
 from nhalf.live.split import communication, excess
 from nhalf.live.watch import Watch, decode_step
 from nhalf.live.window import NothingError, Window, pooled, window
@@ -80,6 +83,49 @@ def test_records_that_were_seen_are_not_counted_again() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- pages
+
+
+def passes(first: int, count: int) -> str:
+    """Return lines of Dynamo's trace of forward passes: 20 ms with 64 requests, every tenth 50 ms with a prompt."""
+    lines = []
+    for number in range(first, first + count):
+        prompt = 1000 if number % 10 == 0 else 0
+        done = {"num_prefill_requests": int(prompt > 0), "sum_prefill_tokens": prompt, "num_decode_requests": 64,
+                "sum_decode_kv_tokens": 64 * 1500}  # fmt: skip
+        waits = {"num_prefill_requests": 3, "num_decode_requests": 0}
+        fpm = {"wall_time": 0.05 if prompt else 0.02, "scheduled_requests": done, "queued_requests": waits}
+        event = {"schema": "dynamo.fpm.trace.v1", "observed_at_unix_ms": 1_764_500_000_000 + 20 * number, "fpm": fpm}
+        lines.append(json.dumps({"timestamp": number, "event": event}))
+    return "\n".join([*lines, ""])
+
+
+def test_a_trace_of_forward_passes_tells_the_pure_step_and_what_is_new() -> None:
+    before = reading(passes(1, 200) + '{"event": {"fpm": {"wall_time": 1', START)
+    assert before is not None
+    found = window(None, before)
+    assert (found.engine, found.decode_s, found.prefill_share) == ("dynamo", pytest.approx(0.02), pytest.approx(0.1))
+    assert (found.running[0], found.context[0], found.waiting) == (64, 1500, 3)
+    last = before.totals[LAST]
+    after = reading(passes(1, 250), START + 10, last)
+    assert after is not None
+    assert window(before, after).steps == 50
+    with pytest.raises(NothingError, match="no step"):
+        window(after, reading(passes(1, 250), START + 20, after.totals[LAST]))  # type: ignore[arg-type]
+
+
+def test_what_is_packed_is_read_as_far_as_it_is_written(tmp_path: Path) -> None:
+    text, file = passes(1, 20_000), tmp_path / "fpm.jsonl.gz"
+    packed = gzip.compress(text.encode())
+    file.write_bytes(packed[:-1000])
+    tail = read_tail(file, 100_000)
+    assert len(tail) <= 100_000
+    assert tail.splitlines()[0] in text.splitlines()
+    assert int(json.loads(tail.splitlines()[-2])["timestamp"]) > 19_000
+    file.write_bytes(packed)
+    assert text.endswith(read_tail(file, 100_000))
+    file.write_bytes(gzip.compress(b"0" * (80 * 2**20)))
+    with pytest.raises(InputError, match="unpacks to far more"):
+        read_tail(file, 100_000)
 
 
 def test_both_spellings_of_counters_and_any_order_of_labels_are_read() -> None:
@@ -242,6 +288,21 @@ def test_a_load_that_was_never_seen_is_no_drift() -> None:
         assert drift.add(10.0 * turn, (1, batch, batch, 0), 0.012 * (0.9 + 0.2 * batch + 0.01 * rng.normal())) is None
 
 
+def test_a_step_that_jumps_with_the_load_is_no_drift_and_what_is_added_on_top_is_found() -> None:
+    rng, watch, found = np.random.default_rng(8), Watch(name="jumps", every=10.0), []
+    for turn in range(1500):
+        requests = float((40, 100, 60, 130, 85)[turn // 90 % 5]) * (1.0 + 0.02 * rng.normal())
+        step_s = 9e-3 + 4e-5 * requests + (0.9e-3 if requests > 72 else 0.0) + (1.6e-3 if turn >= 1400 else 0.0)
+        took = 800 * step_s * (1.0 + 0.01 * rng.normal())
+        totals = {"steps": 800, "decode_steps": 800, "decode_s": took, "mixed_s": 0.0, "running_sum": 800 * requests,
+                  "context_sum": 8e5 * requests, "context_steps": 800 * requests, "prompt_tokens": 0.0,
+                  "accepted_sum": 800, LAST: turn + 1}  # fmt: skip
+        if watch.take(Reading(at=START + 10.0 * turn, engine="trtllm", totals=totals, fresh=True)) is not None:
+            found.append(turn)
+    assert len(found) == 1
+    assert 1400 < found[0] <= 1418  # three minutes
+
+
 def test_one_window_that_went_wrong_is_no_drift() -> None:
     rng = np.random.default_rng(2)
     drift = Drift(prior=(1, 0, 0, 0), doubts=(0.15, 0.1, 0.1, 0.1), scale=0.012, every=10.0)
@@ -286,6 +347,28 @@ def test_a_dump_splits_what_was_added(late: int | None, slower_us: float, code: 
     size = int(watch.expected.collectives(64.0)[0][1])
     watch.calls.append((START, calls(dump(late, slower_us, size))))
     assert answer(watch, START + 1200.0).findings[0].code == code
+
+
+def test_traces_of_all_ranks_tell_who_is_late_as_a_dump_does() -> None:
+    folder = Path(__file__).parents[1] / "golden" / "trace"
+    words = [str(each) for each in sorted((folder / "tp2_slow1").iterdir())]
+    assert parted([*words, "http://host:8000/metrics", __file__]) == (words, ["http://host:8000/metrics", __file__])
+    slow, even = traced(words), traced([str(folder / "tp2_even")])
+    assert slow is not None
+    assert even is not None
+    assert (slow.ops, slow.size_bytes.tolist(), slow.slowest) == (("all-reduce",), [2048.0], (1,))
+    assert even.slowest == (-1,)
+    # nhalf trace finds that the slow rank costs 35.5 ms a step, over eight calls.
+    assert float(slow.wait_s[0]) == pytest.approx(35.5e-3 / 8, rel=0.1)
+    assert float(even.wait_s[0]) < 0.5 * float(slow.wait_s[0])
+
+
+def test_what_was_timed_at_other_sizes_splits_nothing_and_it_is_said() -> None:
+    watch, _ = watched("constant-added")
+    watch.calls.append((START, calls(dump(5, 0.0, 64))))
+    found = answer(watch, START + 1500.0).findings[0]
+    assert found.code == "constant-added"
+    assert "of other sizes" in found.text
 
 
 def test_a_file_for_the_textfile_collector_has_means_alone() -> None:

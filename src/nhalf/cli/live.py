@@ -15,16 +15,16 @@ from nhalf.errors import WeakEvidenceError
 from nhalf.files.writing import write_text
 from nhalf.live.alerts import rules
 from nhalf.live.answer import answer
+from nhalf.live.collectives import parted, traced
 from nhalf.live.expected import Expected
 from nhalf.live.exporter import exposition, serve
 from nhalf.live.polling import Poll
 from nhalf.live.scrape import targets
 from nhalf.loading import served
 from nhalf.report import live as report
-from nhalf.report.view import View, write_brief
+from nhalf.report.view import View
 
 if TYPE_CHECKING:
-    from nhalf.report.canvas import Canvas
     from nhalf.report.live import Watched
 
 
@@ -44,19 +44,20 @@ def live(urls: tuple[str, ...], *, once: bool, address: str | None, alerts: str 
          lasts: str | None, model: str | None, launch: str | None, **given: Any) -> None:  # fmt: skip  # noqa: ANN401
     """Say what the servers at URL... pay for each token, against what their step is predicted to take.
 
-    URL is http://HOST:PORT/metrics of vLLM, SGLang, TensorRT-LLM, Dynamo or llama.cpp, or a file: a saved page, or a
-    dump of the NCCL or RCCL Inspector. Nothing else is asked but /v1/models, redirects are not followed.
+    URL is http://HOST:PORT/metrics of vLLM, SGLang, TensorRT-LLM, Dynamo or llama.cpp, or a file: a saved page; a
+    dump of NCCL's Inspector, or traces of all ranks. Only /v1/models is asked besides; redirects are not followed.
     """
     apart, stop = served.seconds(every, "--every"), served.seconds(lasts, "--for") if lasts else None
     flags.written_as(learn, ".toml", "a stack, which is written as TOML")
-    poll = Poll(targets=targets(urls), every=apart)
+    traces, pages = parted(urls)
+    poll = Poll(targets=targets(pages), every=apart, timed=traced(traces))
     notes: list[str] = []
     first = served.Described(model=model, launch=launch, given=given)
 
     def watched() -> Watched:
         now = time.time()
-        pairs = [(answer(watch, now), watch) for watch in poll.servers()]
-        pairs.sort(key=lambda pair: report.urgency(pair[0]))
+        pairs = sorted(((answer(watch, now), watch) for watch in poll.servers()),
+                       key=lambda pair: report.urgency(pair[0]))  # fmt: skip
         return report.Watched(answers=[each for each, _ in pairs], watches=[each for _, each in pairs],
                               assumed=first.assumed, notes=notes)  # fmt: skip
 
@@ -100,11 +101,8 @@ def _view(found: Watched) -> View:
     """Return the answer in every form; rows of CSV are the windows, and what follows is the watch without an end."""
     after = next_command.command("live", {"--once": None, "--for": None, "--every": "10s"})
 
-    def detail(canvas: Canvas) -> None:
-        write_brief(report.brief(found, next_command=after), canvas)
-        report.detail(found, canvas)
-
-    return View(document=lambda: report.document(found), rows="history", detail=detail,
+    return View(document=lambda: report.document(found), rows="history",
+                below=lambda canvas: report.detail(found, canvas),
                 brief=lambda: report.brief(found, next_command=after))  # fmt: skip
 
 
@@ -113,8 +111,7 @@ def _learnt(poll: Poll, first: served.Described, path: Path) -> None:
     from nhalf.live.learn import learnt
     from nhalf.report.calibrate import Calibrated, stack_file
 
-    seen = [each for watch in poll.servers() for each in watch.seen]
-    fit = learnt(seen, first.columns())
+    fit = learnt([each for watch in poll.servers() for each in watch.seen], first.columns())
     found = Calibrated(fit=fit, splits=(), doubts=(), engine=first.engine, path="nhalf live")
     write_text(path, stack_file(found, date=time.strftime("%Y-%m-%d", time.gmtime())))
     output.tell(f"{path}: constants refitted on {fit.rows} groups of windows; use it with --stack {path}")

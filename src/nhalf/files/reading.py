@@ -8,7 +8,8 @@ import os
 import re
 import sys
 import tomllib
-from contextlib import contextmanager
+from collections import deque
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -46,6 +47,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _LOOK: Final = 4096  # bytes to tell the encoding from
+_PART: Final = 2**20  # bytes that are unpacked at once
 _LONG_KEY: Final = re.compile(rf"""(?:\.[ \t]*[\w"'-]{{1,64}}[ \t]*){{{_DEEPEST}}}""")
 _BIG: Final = 10**_MOST_DIGITS
 _OPENED: ContextVar[frozenset[str] | None] = ContextVar("opened", default=None)
@@ -163,21 +165,43 @@ def read_text(path: Path) -> str:
 def read_tail(path: Path, most: int) -> str:
     """Return the last whole lines of a file that another program may be writing, `most` bytes of them at most.
 
+    What gzip packed is unpacked, as far as it is written.
+
     Raises
     ------
     InputError
-        It cannot be read, or is no regular file.
+        It cannot be read, is no regular file, or unpacks to too much.
     """
     try:
         if not path.is_file():
             raise InputError("this is no regular file", where=str(path), do="name a file")
         with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
             begin = max(file.seek(0, os.SEEK_END) - most, 0)
             file.seek(begin)
             content = file.read(most)
+        if packed:
+            begin, content = _unpacked_tail(path, most)
     except OSError as error:
         raise InputError(f"the file cannot be read: {error.strerror or error}", where=str(path)) from error
     return content.decode("utf-8", "replace").partition("\n")[2] if begin else content.decode("utf-8", "replace")
+
+
+def _unpacked_tail(path: Path, most: int) -> tuple[int, bytes]:
+    """Return where the last bytes of a packed file begin, `most` of them at most, and the bytes."""
+    import gzip
+    import zlib
+
+    limit, parts, held, size = Inflation(path.stat().st_size, where=str(path)), deque[bytes](), 0, 0
+    with gzip.open(path) as file, suppress(EOFError, zlib.error):  # its end is not written yet
+        while part := file.read1(_PART):
+            limit.add(len(part))
+            parts.append(part)
+            held, size = held + len(part), size + len(part)
+            while held - len(parts[0]) >= most:
+                held -= len(parts.popleft())
+    tail = b"".join(parts)[-most:]
+    return size - len(tail), tail
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -152,8 +152,10 @@ def _added(watch: Watch, change: Change, code: str, timed: Communication | None)
         return f"{text} Collectives wait {units.format_time(timed.straggler_s or 0.0)} a token for the last: {rank}."
     if code == causes.LINK:
         return f"{text} The collectives themselves take longer on every rank: look at the links."
-    return (f"{text} These metrics cannot tell a slow link from a slow rank or host: NCCL Inspector with "
-            "NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES=0, or nhalf trace, can.")  # fmt: skip
+    if watch.calls and timed is None and watch.expected is not None:
+        return f"{text} The collectives that were timed are of other sizes than those that run now."
+    return (f"{text} These metrics cannot tell a slow link from a slow rank or host: name the traces of all ranks, or "
+            "dumps of NCCL Inspector (NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES=0), beside the address.")  # fmt: skip
 
 
 def _states(watch: Watch, rows: Sequence[Seen], seen: Seen) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Collectives that the NCCL or RCCL Inspector timed: how long one takes, and how far its ranks are apart.
+"""Collectives that the NCCL or RCCL Inspector or a profiler timed: how long one takes, how far its ranks are apart.
 
 The slower rank of an all-reduce arrives last and waits least, so its own time is near that of the collective itself;
 what the others take longer is waiting for it.
@@ -14,14 +14,16 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from nhalf.errors import InputError
 from nhalf.live.exposition import samples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from nhalf.breakdown import Array
 
@@ -115,6 +117,44 @@ def _means(text: str) -> Calls:
         bytes_ = float(size[1]) * _UNITS[size[2].upper()]
         groups.setdefault((_OPS.get(name, name), bytes_), []).append(each.value / 1e6)
     return _made([(op, size, min(times), np.nan, len(times), -1) for (op, size), times in sorted(groups.items())])
+
+
+def parted(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words that name traces of a profiler, and the others."""
+    traces = [word for word in words if _is_trace(word)]
+    return traces, [word for word in words if word not in traces]
+
+
+def _is_trace(word: str) -> bool:
+    from nhalf.trace.sources import find
+
+    try:
+        return bool(Path(word).is_file() and find([word])[0])
+    except (InputError, OSError, ValueError):
+        return False
+
+
+def traced(names: Sequence[str]) -> Calls | None:
+    """Return the collectives that profilers saw on the ranks of a run, None where no files are named.
+
+    Raises
+    ------
+    InputError, WeakEvidenceError
+        The traces are not of one run, or hold no communication.
+    """
+    if not names:
+        return None
+    from nhalf.trace.study import Options, study
+
+    found = study(names, Options())
+    slowest = found.verdict.stragglers[0].rank if found.verdict.stragglers else -1
+    rows = []
+    for row in found.rows:
+        own_s, ranks = row.transfer_s if row.transfer_s is not None else row.at_most_s, row.kind.ranks or 0
+        # The mean wait is over all ranks, and the last of them does not wait.
+        wait_s = row.wait_s * ranks / (ranks - 1) if row.wait_s is not None and ranks > 1 else np.nan
+        rows.append((str(row.kind.op), row.kind.size_bytes or 0.0, own_s, wait_s, len(row.transfers_s), slowest))
+    return _made(rows)
 
 
 def _made(rows: list[Any]) -> Calls:

@@ -80,8 +80,9 @@ class Regression:
         return float(given @ self.mean), float(given @ self.spread @ given)
 
     def learn(self, given: Array, value: float) -> None:
-        """Learn from one window (recursive least squares with a memory)."""
-        self.spread = self.spread * (1.0 + 1.0 / _MEMORY)
+        """Learn from one window (recursive least squares with a memory: what has no part in a window stays known)."""
+        part = given != 0
+        self.spread = self.spread * np.where(part[:, None] & part, 1.0 + 1.0 / _MEMORY, 1.0)
         toward = self.spread @ given
         gain = toward / (1.0 + float(given @ toward))
         self.mean = self.mean + gain * (value - float(given @ self.mean))

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from nhalf.live.collectives import calls
-from nhalf.live.reading import reading, served_model
+from nhalf.live.reading import LAST, reading, served_model
 from nhalf.live.scrape import TIMEOUT_S, GapError, fetch
 from nhalf.live.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from nhalf.live.collectives import Calls
     from nhalf.live.scrape import Target
 
 _AT_ONCE: Final = 32
@@ -25,10 +26,14 @@ _SMALL: Final = 256 * 1024
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Poll:
-    """Watches over some targets; dumps of inspectors go to all of them, for they are of the same job."""
+    """Watches over some targets; dumps of inspectors go to all of them, for they are of the same job.
+
+    `timed` are collectives that are known beforehand: those of traces.
+    """
 
     targets: Sequence[Target]
     every: float
+    timed: Calls | None = None
     timeout_s: float = TIMEOUT_S
     clock: Callable[[], float] = time.time
     watches: dict[str, Watch] = field(default_factory=dict)
@@ -41,6 +46,8 @@ class Poll:
         self._workers = ThreadPoolExecutor(max_workers=min(len(self.targets), _AT_ONCE), thread_name_prefix="scrape")
         for each in self.targets:
             self.watches[each.name] = Watch(name=each.name, every=self.every)
+            if self.timed is not None:
+                self.watches[each.name].calls.append((self.clock(), self.timed))
 
     def scrape(self) -> None:
         """Scrape every target once; one that is still busy with the last scrape has a gap."""
@@ -74,7 +81,7 @@ class Poll:
             self._late.pop(wanted.name)
             return []
         self._late.pop(wanted.name)
-        found = reading(text, at)
+        found = reading(text, at, watch.last.totals.get(LAST, 0.0) if watch.last is not None else 0.0)
         if found is None:
             watch.miss(at, "its page holds no metrics that are known")
         elif found.dump:

@@ -1,8 +1,14 @@
-"""Readings: what one scrape of a server says, by the same names for every engine."""
+"""Readings: what one scrape of a server says, by the same names for every engine.
+
+References
+----------
+Dynamo, `docs/observability/forward-pass-metrics-tracing.md` (schema dynamo.fpm.trace.v1): a line for each pass.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +23,8 @@ if TYPE_CHECKING:
     from nhalf.live.exposition import Sample
 
 LAST: Final = "last"
-"""The number of the newest iteration of a page of records, which its reader takes away."""
+"""The number of the newest iteration of a page of records, which its reader takes away, or its time in a trace [ms]."""
+_PASSES: Final = '"dynamo.fpm.trace.'
 _RANKS: Final = ("engine", "dp_rank")
 """Labels that tell data-parallel ranks apart."""
 _FIRST_ONLY: Final = ("tp_rank", "pp_rank", "moe_ep_rank")
@@ -45,13 +52,13 @@ class Reading:
     fresh: bool = False
 
 
-def reading(text: str, at: float) -> Reading | None:
-    """Return what a page says, None where it is a page of nothing that is known."""
+def reading(text: str, at: float, since: float = 0.0) -> Reading | None:
+    """Return what a page says, None where it is a page of nothing that is known; of a trace, what came `since` [ms]."""
     start = text.lstrip()[:1]
     if start in {"[", "{"}:
         if is_inspector(text):
             return Reading(at=at, engine="inspector", dump=True)
-        return _iterations(text, at)
+        return _passes(text, at, since) if _PASSES in text else _iterations(text, at)
     if MEAN in text:
         return Reading(at=at, engine="inspector", dump=True)
     engine = next((name for name, export in EXPORTS.items() if export.mark in text), None)
@@ -111,8 +118,43 @@ def _iterations(text: str, at: float) -> Reading | None:
     if content == []:
         return Reading(at=at, engine="trtllm", fresh=True)
     records = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
-    if not records or not any("iterLatencyMS" in each for each in records):
+    if not any("iterLatencyMS" in each for each in records):
         return None
+    return _of_records("trtllm", records, at)
+
+
+def _passes(text: str, at: float, since: float) -> Reading:
+    """Return what the lines of Dynamo's trace of forward passes say, as records of iterations."""
+    records = []
+    for line in text.splitlines():
+        try:
+            event = json.loads(line)["event"]
+            done, waits = event["fpm"]["scheduled_requests"], event["fpm"]["queued_requests"]
+            record = {
+                "iter": event["observed_at_unix_ms"], "iterLatencyMS": 1e3 * event["fpm"]["wall_time"],
+                "scheduledNumDecodeRequests": done["num_decode_requests"],
+                "scheduledSumDecodeKvTokens": done["sum_decode_kv_tokens"],
+                "scheduledSumPrefillTokens": done["sum_prefill_tokens"],
+                "numActiveRequests": done["num_decode_requests"] + done["num_prefill_requests"],
+                "numQueuedRequests": waits["num_prefill_requests"] + waits["num_decode_requests"],
+                "inflightBatchingStats": {"numContextRequests": done["num_prefill_requests"],
+                                          "numPausedRequests": waits["num_decode_requests"]},
+            }  # fmt: skip
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            OverflowError,
+            RecursionError,
+        ):  # a line that is cut, or of something else
+            continue
+        if _at(record, "iter") > since:
+            records.append(record)
+    return _of_records("dynamo", records or [{"iter": since}], at)
+
+
+def _of_records(engine: str, records: Sequence[Mapping[str, Any]], at: float) -> Reading:
+    """Return what records of iterations say, with the levels of the last."""
     totals = dict.fromkeys(("steps", "decode_steps", "decode_s", "mixed_s", "running_sum", "context_sum",
                             "context_steps", "prompt_tokens", "accepted_sum", "tokens"), 0.0)  # fmt: skip
     for each in records:
@@ -120,7 +162,7 @@ def _iterations(text: str, at: float) -> Reading | None:
     last = records[-1]
     return Reading(
         at=at,
-        engine="trtllm",
+        engine=engine,
         totals={**totals, LAST: _at(last, "iter")},
         levels={"waiting": _at(last, "numQueuedRequests"), "in_flight": _at(last, "numActiveRequests"),
                 "paused": _at(last, "inflightBatchingStats", "numPausedRequests"),
@@ -168,7 +210,7 @@ _MOST: Final = 1e18
 def _share(record: Mapping[str, Any]) -> float:
     """Return which share of the cache's blocks is used."""
     most = _at(record, "kvCacheStats", "maxNumBlocks")
-    return min(_at(record, "kvCacheStats", "usedNumBlocks") / most, 1.0) if most else 0.0
+    return min(_at(record, "kvCacheStats", "usedNumBlocks") / most, 1.0) if most else math.nan
 
 
 def served_model(text: str) -> str:

@@ -59,8 +59,10 @@ def targets(texts: Sequence[str]) -> list[Target]:
     Raises
     ------
     InputError
-        One is no target, one is there twice, or there are too many.
+        None is named, one is no target, one is there twice, or there are too many.
     """
+    if not texts:
+        raise InputError("no server is named", where="URL", do="write http://HOST:PORT/metrics beside the traces")
     if len(set(texts)) < len(texts) or len(texts) > _MOST_TARGETS:
         what = "an address is there twice, or there are too many"
         raise InputError(what, where="URL", allowed=f"{_MOST_TARGETS} different ones")

@@ -24,6 +24,11 @@ _SHARES: Final = (0.70, 0.15, 0.10)
 """What a step is made of before anything is learnt, each as doubtful as large: a constant, what grows with the
 requests, and what with the tokens in the cache [shares of a step]."""
 
+_BEND: Final = 0.02
+"""How far a step may be off a straight line in the requests [share of a step]: kernels and graphs change with them."""
+_BENDS: Final = 22
+"""Half octaves of requests in which it may, from 1 to 1,448."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
@@ -131,22 +136,29 @@ class Watch:
     def _drift(self, found: Window) -> Drift:
         """Return the test, with what is known before anything is learnt."""
         prefill = 1.0 - decode_step(found)[0] / found.step_s if math.isnan(found.decode_s) else 0.0
-        doubts = (*_SHARES, max(prefill / 2, 0.02))
-        return Drift(prior=(*_SHARES, prefill), doubts=doubts, scale=found.step_s, every=self.every)
+        doubts = (*_SHARES, max(prefill / 2, 0.02), *[_BEND] * _BENDS)
+        prior = (*_SHARES, prefill, *[0.0] * _BENDS)
+        return Drift(prior=prior, doubts=doubts, scale=found.step_s, every=self.every)
 
     def _load(self, found: Window) -> tuple[float, float, float]:
         """Return the load of a window: requests, context, and prompt tokens of a step that shows in it."""
         context = found.context[0] if not math.isnan(found.context[0]) else 1.0
         return found.running[0], context, found.prompt_tokens if math.isnan(found.decode_s) else 0.0
 
-    def inputs(self, running: float, context: float, prompt_tokens: float) -> tuple[float, float, float, float]:
-        """Return the inputs of the regression: a constant, requests, tokens in the cache, prompt tokens of a step."""
+    def inputs(self, running: float, context: float, prompt_tokens: float) -> tuple[float, ...]:
+        """Return the inputs of the regression: a constant, requests, tokens in the cache, prompt tokens of a step.
+
+        Behind them comes how near the requests are to each of some numbers, half an octave apart: what a step bends by
+        there.
+        """
         first = self.first
         if first is None:
-            return 1.0, 1.0, 1.0, 0.0
+            return 1.0, 1.0, 1.0, 0.0, *[0.0] * _BENDS
         requests, tokens, prompts = self._load(first)
+        place = min(max(2.0 * math.log2(max(running, 1.0)), 0.0), _BENDS - 1.0)
+        near = [max(1.0 - abs(place - each), 0.0) for each in range(_BENDS)]
         return (1.0, running / requests, running * context / (requests * tokens),
-                prompt_tokens / prompts if prompts > 0 else prompt_tokens / 256.0)  # fmt: skip
+                prompt_tokens / prompts if prompts > 0 else prompt_tokens / 256.0, *near)  # fmt: skip
 
     def explained_s(self, running: float, context: float, prompt_tokens: float) -> float:
         """Return the step [s] that is expected at a load by what was learnt; NaN before that."""
