@@ -13,6 +13,7 @@ from nhalf.link import Link
 from nhalf.simulate import network
 from nhalf.simulate.building import Builder
 from nhalf.simulate.engine import Conditions, Record, run
+from nhalf.simulate.machine import Wiring, from_links
 from nhalf.simulate.program import Indices, Program
 from nhalf.simulate.programs import build
 from nhalf.simulate.programs.shape import Shape
@@ -20,7 +21,7 @@ from nhalf.simulate.programs.shape import Shape
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
 
-LINK = Link(1e-6, 1e9)
+LINK, SLOW = Link(1e-6, 1e9), Link(4e-6, 2e8)
 RANKS = 12
 FLOWS = st.lists(
     st.tuples(st.integers(0, RANKS - 1), st.integers(1, RANKS - 1), st.floats(1e3, 1e6), st.floats(0, 1e-3)),
@@ -44,8 +45,12 @@ def reference(record: Record, capacity: Array) -> list[float]:
     """Return when each flow ends, from the definition alone: new rates for all at every event, nothing remembered."""
     ways = record.paths
     routes = [ways.links[ways.start[r] : ways.start[r + 1]] for r in ways.of]
-    begin = record.posted_s + ways.latency_s[ways.of]
-    left = record.graph.size_bytes.copy()
+    return ends_of(routes, record.posted_s + ways.latency_s[ways.of], record.graph.size_bytes, capacity)
+
+
+def ends_of(routes: list[Indices], begin: Array, size: Array, capacity: Array) -> list[float]:
+    """Return when each flow ends that begins at some time on a route of links."""
+    left = size.copy()
     ended = np.full(len(left), np.nan)
     now = float(begin.min())
     while np.isnan(ended).any():
@@ -91,6 +96,47 @@ def test_a_torus_shares_its_links_by_the_same_rule(flows: list[tuple[int, int, f
     net = network.torus(4, 3, LINK)
     record = played(flows, net)
     assert record.ended_s.tolist() == pytest.approx(reference(record, net.capacity_bytes_per_s), rel=1e-9)
+
+
+def railed(source: int, target: int, pod: int) -> list[str]:
+    """Return the links between two ranks of nodes of four with two NICs, `pod` nodes a leaf, by their names."""
+    (node, at), (other, to) = divmod(source, 4), divmod(target, 4)
+    if node == other:
+        return [f"rank {source} out", f"rank {target} in"]
+    leaf, beyond = (node // pod, at // 2), (other // pod, to // 2)
+    spine = (
+        [] if leaf == beyond else [f"leaf {leaf[0]} of rail {leaf[1]} up", f"leaf {beyond[0]} of rail {beyond[1]} down"]
+    )
+    return [f"node {node} NIC {at // 2} out", *spine, f"node {other} NIC {to // 2} in"]
+
+
+@given(flows=FLOWS, pod=st.sampled_from([1, 3]), oversubscription=st.sampled_from([0.5, 2.0]))
+def test_rails_share_their_leaves_by_the_same_rule(
+    flows: list[tuple[int, int, float, float]], pod: int, oversubscription: float
+) -> None:
+    wiring = Wiring(
+        topology="rails", group=4, nics=2, pod=pod, inter=SLOW, oversubscription=oversubscription, hop_latency_s=3e-6
+    )
+    record = played(flows, from_links(RANKS, LINK, wiring).network)
+    capacity = {"rank": 1e9, "node": 2e8, "leaf": pod * 2e8 / oversubscription}
+    ways = [railed(*ends, pod) for ends in zip(record.graph.source.tolist(), record.graph.target.tolist(), strict=True)]
+    named = sorted({link for way in ways for link in way})
+    at = [np.array([named.index(link) for link in way], dtype=np.int32) for way in ways]
+    latency = [{True: 1e-6, False: 4e-6 + 6e-6 * (len(way) > 2)}[way[0].startswith("rank")] for way in ways]
+    begins = record.posted_s + latency
+    ended = ends_of(at, begins, record.graph.size_bytes, np.array([capacity[link.split()[0]] for link in named]))
+    assert record.ended_s.tolist() == pytest.approx(ended, rel=1e-9)
+
+
+@pytest.mark.parametrize("ports", ["fifo", "fair"])
+def test_what_keeps_to_its_rail_never_sees_a_spine(ports: str) -> None:
+    program = build("all-reduce", "hierarchical", Shape(ranks=12, size_bytes=3e5, group=4))
+    times = []
+    for topology, more in (("nodes", {}), ("rails", {"oversubscription": 8.0, "hop_latency_s": 1e-3})):
+        net = from_links(12, LINK, Wiring(topology=topology, group=4, inter=SLOW, **more)).network
+        starts = np.random.default_rng(2).exponential(1e-5, 12)
+        times.append(run(program, net, Conditions(ports=ports, starts_s=starts), engine="events").finished_s.tolist())
+    assert times[0] == times[1]
 
 
 def test_two_flows_into_one_port_get_half_each_and_then_all_of_it() -> None:

@@ -54,6 +54,23 @@ def test_nodes_go_through_the_nic_of_their_rank() -> None:
     assert network.nodes(8, LINK, LINK, per_node=4, nics=4).private
 
 
+def test_rails_go_up_to_a_spine_only_to_another_leaf() -> None:
+    wiring = Wiring(topology="rails", group=2, pod=2, inter=Link(9e-6, 25e9), oversubscription=4.0, hop_latency_s=1e-6)
+    net = from_links(8, LINK, wiring).network
+    assert names(net, 0, 1) == ["rank 0 out", "rank 1 in"]
+    assert names(net, 0, 2) == ["node 0 NIC 0 out", "node 1 NIC 0 in"]
+    up, down = "leaf 0 of rail 0 up", "leaf 0 of rail 1 down"
+    assert names(net, 0, 3) == ["node 0 NIC 0 out", up, down, "node 1 NIC 1 in"]
+    assert names(net, 5, 1) == ["node 2 NIC 1 out", "leaf 1 of rail 1 up", down, "node 0 NIC 1 in"]
+    assert [latency(net, 0, other) for other in (1, 2, 3)] == pytest.approx([5e-6, 9e-6, 11e-6])
+    assert net.capacity_bytes_per_s[-8:].tolist() == [2 * 25e9 / 4] * 8
+
+
+def test_rails_of_leaves_that_nodes_do_not_fill_are_refused() -> None:
+    with pytest.raises(InputError, match="4 nodes do not fill leaves of 3 nodes"):
+        from_links(8, LINK, Wiring(topology="rails", group=2, pod=3))
+
+
 def test_a_ring_takes_the_shorter_way() -> None:
     net = network.ring(5, LINK)
     assert names(net, 4, 1) == ["rank 4 to its next neighbour", "rank 0 to its next neighbour"]

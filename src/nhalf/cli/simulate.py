@@ -66,10 +66,13 @@ def simulate(context: click.Context) -> None:
 @click.option("--algorithm", metavar="LIST", help="Algorithms, or all.  [default: the operation's usual one]")
 @click.option("--ports", default="fifo", show_default=True, metavar="WORD", help="fifo, fair or blocking.")
 @click.option("--protocol", default="rendezvous", show_default=True, metavar="WORD", help="rendezvous or eager.")
-@click.option("--topology", metavar="WORD", help="switch, mesh, ring, torus, tree or nodes.  [default: switch]")
+@click.option("--topology", metavar="WORD", help="switch, mesh, ring, torus, tree, nodes or rails.  [default: switch]")
 @click.option("--ranks-per-node", metavar="G", help="Ranks in a node, a leaf of the tree or a row of the torus.")
-@click.option("--oversubscription", metavar="R", help="What a leaf's ranks send over what its uplink carries.")
+@click.option(
+    "--oversubscription", metavar="R", help="What a leaf's ranks, or NICs of a rail, send over what its uplink carries."
+)
 @click.option("--nics", metavar="N", help="NICs of a node.  [default: one for each rank]")
+@click.option("--nodes-per-leaf", metavar="M", help="Nodes whose n-th NICs share a leaf of rail n.  [default: all]")
 @click.option("--inter-latency", metavar="TIME", help="Latency between nodes, with --inter-bandwidth.")
 @click.option("--inter-bandwidth", metavar="RATE", help="Bandwidth of a NIC.")
 @click.option("--hop-latency", metavar="TIME", help="Latency of each hop beyond the first.")
@@ -82,15 +85,20 @@ def simulate(context: click.Context) -> None:
     help="'rank 3: 20us', 'rank 3: 1.15x' or 'rank 3: link 2x'; may be repeated.",
 )
 @click.option("--draws", metavar="N", help="Simulate N draws of the ranks' start times, with --skew.")
-@click.option(
-    "--skew", metavar="KIND", help="exponential:10us, normal:10us, hiccup:1%:1ms, pareto:2.5:10us, or a file."
-)
+@click.option("--skew", metavar="KIND", help="exponential:10us, normal:10us, hiccup:1%:1ms, pareto:2.5:10us or a file.")
 @click.option("--seed", metavar="N", help="Seed of the draws.  [default: 1]")
 @click.option("--routing", metavar="S", help="Skew of expert routing: rank d draws (d + 1)^-S.")
 @click.option("--timeline", metavar="FILE", help="Write a Chrome trace, which Perfetto opens.")
 @output_formats.option
 def collective(op: str, timeline: str | None, **flags: Any) -> None:  # noqa: ANN401  click's values
-    """Simulate a collective, or a schedule of your own, message by message."""
+    """Simulate a collective, or a schedule of your own, message by message.
+
+    \b
+    Eight nodes on rails, whose leaves of four nodes are oversubscribed 2 to 1:
+      nhalf simulate all-reduce --ranks 64 --size 64MiB --latency 2us --bandwidth 400GB/s \\
+        --topology rails --ranks-per-node 8 --nodes-per-leaf 4 --oversubscription 2 \\
+        --inter-latency 8us --inter-bandwidth 50GB/s --algorithm hierarchical
+    """  # noqa: D301  click's mark of a paragraph as it is
     from nhalf.cli.simulate_runs import show, show_draws
     from nhalf.loading.simulating import session
 

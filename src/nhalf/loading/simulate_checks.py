@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from nhalf.simulate.program import Program
 
 _WIRING: Final = {
-    "oversubscription": ("tree",),
-    "nics": ("nodes",),
-    "inter_latency": ("nodes",),
-    "inter_bandwidth": ("nodes",),
-    "hop_latency": ("ring", "torus", "tree"),
+    "oversubscription": ("tree", "rails"),
+    "nics": ("nodes", "rails"),
+    "nodes_per_leaf": ("rails",),
+    "inter_latency": ("nodes", "rails"),
+    "inter_bandwidth": ("nodes", "rails"),
+    "hop_latency": ("ring", "torus", "tree", "rails"),
 }
 """The topologies to which a flag applies."""
 _SCHEDULED: Final = ("ranks", "size", "algorithm", "routing")
@@ -65,7 +66,7 @@ def check_group(programs: Iterable[Program], flags: Mapping[str, Any]) -> None:
             flags,
             ("ranks_per_node",),
             f"neither the topology {kind} nor an algorithm asked for has nodes",
-            do="add --topology nodes, torus or tree, or leave it out",
+            do="add --topology nodes, rails, torus or tree, or leave it out",
         )
 
 

@@ -130,6 +130,7 @@ def _wiring(flags: dict[str, Any]) -> Wiring:
         group=count(flags, "ranks-per-node", 0),
         oversubscription=ratio,
         nics=count(flags, "nics", 0),
+        pod=count(flags, "nodes-per-leaf", 0),
         inter=inter,
         hop_latency_s=units.parse(hop, "time", where="--hop-latency") if hop else None,
     )

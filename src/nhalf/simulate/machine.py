@@ -10,11 +10,12 @@ from nhalf.fabric import Fabric, Span, Topology
 from nhalf.link import Link
 from nhalf.simulate import network
 from nhalf.simulate.program import check_ranks
+from nhalf.simulate.rails import rails
 
 if TYPE_CHECKING:
     from nhalf.simulate.network import Network
 
-TOPOLOGIES = ("switch", "mesh", "ring", "torus", "tree", "nodes")
+TOPOLOGIES = ("switch", "mesh", "ring", "torus", "tree", "nodes", "rails")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,6 +41,7 @@ class Wiring:
     group: int = 0
     oversubscription: float = 1.0
     nics: int = 0
+    pod: int = 0
     inter: Link | None = None
     hop_latency_s: float | None = None
 
@@ -61,7 +63,7 @@ def from_links(ranks: int, link: Link, wiring: Wiring) -> Machine:
             allowed=", ".join(TOPOLOGIES),
             do=did_you_mean(wiring.topology, TOPOLOGIES),
         )
-    if kind in ("torus", "tree", "nodes") and not wiring.group:
+    if kind in _GROUP and not wiring.group:
         raise InputError(
             f"the topology {kind} needs to know how many ranks are in a {_GROUP[kind]}",
             where="--ranks-per-node",
@@ -75,7 +77,7 @@ def from_links(ranks: int, link: Link, wiring: Wiring) -> Machine:
         )
     inter = wiring.inter or link
     built = _build(kind, ranks, link, wiring)
-    nodes = ranks // wiring.group if kind == "nodes" else 1
+    nodes = ranks // wiring.group if kind in ("nodes", "rails") else 1
     rails = float(wiring.nics or wiring.group or 1)
     span = Span(ranks=ranks, nodes=nodes, intra=link, inter=inter, rails=rails)
     return Machine(
@@ -88,23 +90,27 @@ def from_links(ranks: int, link: Link, wiring: Wiring) -> Machine:
 
 
 _PAIR = 2
-_GROUP = {"torus": "row", "tree": "leaf", "nodes": "node"}
+_GROUP = {"torus": "row", "tree": "leaf", "nodes": "node", "rails": "node"}
 
 
 def _build(kind: str, ranks: int, link: Link, wiring: Wiring) -> Network:
     hop = wiring.hop_latency_s
     if kind == "mesh":
         return network.mesh(ranks, link)
-    if kind == "ring":
-        return network.ring(ranks, link, hop_latency_s=hop)
-    if kind == "torus":
-        return network.torus(wiring.group, ranks // wiring.group, link, hop_latency_s=hop)
+    if kind in ("ring", "torus"):
+        columns = ranks if kind == "ring" else wiring.group
+        return network.torus(columns, ranks // columns, link, hop_latency_s=hop, kind=kind)
     if kind == "tree":
         return network.tree(
             ranks, link, leaf=wiring.group, oversubscription=wiring.oversubscription, hop_latency_s=hop or 0.0
         )
-    if kind == "nodes":
-        return network.nodes(ranks, link, wiring.inter or link, per_node=wiring.group, nics=wiring.nics or wiring.group)
+    if kind in ("nodes", "rails"):
+        inter, nics = wiring.inter or link, wiring.nics or wiring.group
+        joined = network.nodes(ranks, link, inter, per_node=wiring.group, nics=nics)
+        if kind == "nodes":
+            return joined
+        over, pod = wiring.oversubscription, wiring.pod or ranks // wiring.group
+        return rails(joined, inter, nics=nics, pod=pod, oversubscription=over, hop_latency_s=hop or 0.0)
     return network.switch(ranks, link)
 
 
@@ -114,8 +120,10 @@ def _words(kind: str, ranks: int, wiring: Wiring) -> str:
         return f"a torus of {ranks // group} x {group}"
     if kind == "tree":
         return f"a fat tree of {ranks // group} leaves of {group}, oversubscribed {wiring.oversubscription:g} to 1"
-    if kind == "nodes":
-        return f"{ranks // group} nodes of {group} with {_nics(wiring.nics or group)} each"
+    if kind in ("nodes", "rails"):
+        found = f"{ranks // group} nodes of {group} with {_nics(wiring.nics or group)} each"
+        leaf = f"{wiring.pod or ranks // group} nodes a leaf, oversubscribed {wiring.oversubscription:g} to 1"
+        return found if kind == "nodes" else f"{found} on rails, {leaf}"
     return {"mesh": "a full mesh", "ring": "a ring"}.get(kind, "a switch that blocks nothing")
 
 
