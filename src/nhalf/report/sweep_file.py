@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -47,6 +48,8 @@ class Coded:
 
     def tolist(self) -> list[str | int | None]:
         """Return the words, row by row."""
+        if len(self.words) == 1:  # nearly always
+            return [*self.words] * len(self.codes)
         return [self.words[code] for code in self.codes.tolist()]
 
 
@@ -113,11 +116,17 @@ def _quoted(word: str | int | None) -> str:
 
 def json_lines(columns: Columns) -> bytes:
     """Return rows as JSON objects, one a line with a comma between; unknown is null."""
-    places = [f"column_{place}" for place in range(len(columns))]
-    row = msgspec.defstruct("Row", [(place, Any) for place in places],
-                            rename=dict(zip(places, columns, strict=True)), gc=False)  # fmt: skip
+    row = _row(tuple(columns))
     lines = msgspec.json.Encoder().encode_lines([*map(row, *(column.tolist() for column in columns.values()))])
     return lines[:-1].replace(b"\n", b",\n")
+
+
+@cache
+def _row(names: tuple[str, ...]) -> type[msgspec.Struct]:
+    """Return what holds the values of a row until it is written under these names."""
+    places = [f"column_{place}" for place in range(len(names))]
+    renamed = dict(zip(places, names, strict=True))
+    return msgspec.defstruct("Row", [(place, Any) for place in places], rename=renamed, gc=False)
 
 
 def parquet(columns: Columns) -> bytes:
