@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from dataclasses import dataclass
 from functools import cache
@@ -92,26 +93,12 @@ def csv_text(columns: Columns) -> bytes:
 
 
 def plain_csv(columns: Columns) -> bytes:
-    """Return rows of CSV after a header, made without polars."""
-    cells = [_cells(column) for column in columns.values()]
-    return "".join(f"{','.join(row)}\n" for row in (columns, *zip(*cells, strict=True))).encode()
-
-
-def _cells(column: Array | Coded) -> list[str]:
-    """Return the cells of a column: shortest digits that read back as the same number."""
-    if isinstance(column, Coded):
-        words = [_quoted(word) for word in column.words]
-        return [words[code] for code in column.codes.tolist()]
-    return ["" if value != value else repr(value) for value in column.tolist()]  # noqa: PLR0124  not a number
-
-
-def _quoted(word: str | int | None) -> str:
-    """Return a word as a cell of CSV."""
-    text = "" if word is None else str(word)
-    if not any(mark in text for mark in ',"\n'):
-        return text
-    escaped = text.replace('"', '""')
-    return f'"{escaped}"'
+    """Return rows of CSV after a header, made without polars: shortest digits that read back as the same number."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(columns)
+    table.writerows(zip(*([None if v != v else v for v in each.tolist()] for each in columns.values()), strict=True))  # noqa: PLR0124  not a number
+    return text.getvalue().encode()
 
 
 def json_lines(columns: Columns) -> bytes:
