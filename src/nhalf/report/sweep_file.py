@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -47,6 +49,8 @@ class Coded:
 
     def tolist(self) -> list[str | int | None]:
         """Return the words, row by row."""
+        if len(self.words) == 1:  # nearly always
+            return [*self.words] * len(self.codes)
         return [self.words[code] for code in self.codes.tolist()]
 
 
@@ -114,35 +118,27 @@ def csv_text(columns: Columns) -> bytes:
 
 
 def plain_csv(columns: Columns) -> bytes:
-    """Return rows of CSV after a header, made without polars."""
-    cells = [_cells(column) for column in columns.values()]
-    return "".join(f"{','.join(row)}\n" for row in (columns, *zip(*cells, strict=True))).encode()
-
-
-def _cells(column: Array | Coded) -> list[str]:
-    """Return the cells of a column: shortest digits that read back as the same number."""
-    if isinstance(column, Coded):
-        words = [_quoted(word) for word in column.words]
-        return [words[code] for code in column.codes.tolist()]
-    return ["" if value != value else repr(value) for value in column.tolist()]  # noqa: PLR0124  not a number
-
-
-def _quoted(word: str | int | None) -> str:
-    """Return a word as a cell of CSV."""
-    text = "" if word is None else str(word)
-    if not any(mark in text for mark in ',"\n'):
-        return text
-    escaped = text.replace('"', '""')
-    return f'"{escaped}"'
+    """Return rows of CSV after a header, made without polars: shortest digits that read back as the same number."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(columns)
+    table.writerows(zip(*([None if v != v else v for v in each.tolist()] for each in columns.values()), strict=True))  # noqa: PLR0124  not a number
+    return text.getvalue().encode()
 
 
 def json_lines(columns: Columns) -> bytes:
     """Return rows as JSON objects, one a line with a comma between; unknown is null."""
-    places = [f"column_{place}" for place in range(len(columns))]
-    row = msgspec.defstruct("Row", [(place, Any) for place in places],
-                            rename=dict(zip(places, columns, strict=True)), gc=False)  # fmt: skip
+    row = _row(tuple(columns))
     lines = msgspec.json.Encoder().encode_lines([*map(row, *(column.tolist() for column in columns.values()))])
     return lines[:-1].replace(b"\n", b",\n")
+
+
+@cache
+def _row(names: tuple[str, ...]) -> type[msgspec.Struct]:
+    """Return what holds the values of a row until it is written under these names."""
+    places = [f"column_{place}" for place in range(len(names))]
+    renamed = dict(zip(places, names, strict=True))
+    return msgspec.defstruct("Row", [(place, Any) for place in places], rename=renamed, gc=False)
 
 
 def parquet(columns: Columns) -> bytes:
