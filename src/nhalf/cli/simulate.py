@@ -63,10 +63,12 @@ def simulate(context: click.Context) -> None:
 @click.option("--on", "system", metavar="SYSTEM", help="A system of the catalogue, instead of a link.")
 @click.option("--latency", metavar="TIME", help="Latency of a message on the link, with --bandwidth.")
 @click.option("--bandwidth", metavar="RATE", help="Bandwidth of a rank's port, one direction.")
-@click.option("--algorithm", metavar="LIST", help="Algorithms, or all.  [default: the operation's usual one]")
+@click.option("--algorithm", metavar="LIST", help="Algorithms, or all; nvls on multicast.  [default: the usual one]")
 @click.option("--ports", default="fifo", show_default=True, metavar="WORD", help="fifo, fair or blocking.")
 @click.option("--protocol", default="rendezvous", show_default=True, metavar="WORD", help="rendezvous or eager.")
-@click.option("--topology", metavar="WORD", help="switch, mesh, ring, torus, tree, nodes or rails.  [default: switch]")
+@click.option(
+    "--topology", metavar="WORD", help="switch, multicast, mesh, ring, torus, tree, nodes or rails.  [default: switch]"
+)
 @click.option("--ranks-per-node", metavar="G", help="Ranks in a node, a leaf of the tree or a row of the torus.")
 @click.option(
     "--oversubscription", metavar="R", help="What a leaf's ranks, or NICs of a rail, send over what its uplink carries."

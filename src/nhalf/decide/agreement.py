@@ -159,6 +159,10 @@ def _reasons(run: Run, machine: Machine, law: Law, law_s: float) -> Iterator[tup
         name == "chain-tree" and nodes > 1,
         "the law is NCCL's, a chain in each node and a tree between them; the program is one chain through all ranks",
     )
+    yield (
+        name == "nvls" and run.program.op == "all-reduce" and conditions.ports == "fair",
+        "at fair ports a sum shares with all copies, and a share with all reads, so that reads and writes take turns",
+    )
     yield name in programs.SEGMENTED, "segments meet at ports while the pipeline fills, which the law does not charge"
     yield conditions.ports == "blocking", "blocking ports are held for the latency too, and the law's are not"
     slow_steps = name == "ring" and nodes > 1 and conditions.protocol == "rendezvous"

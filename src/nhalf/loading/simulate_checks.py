@@ -61,7 +61,7 @@ def check_group(programs: Iterable[Program], flags: Mapping[str, Any]) -> None:
         Neither has.
     """
     kind = (flags["topology"] or "switch").strip().casefold()
-    if kind in ("switch", "mesh", "ring") and not GROUPED & {program.algorithm for program in programs}:
+    if kind in ("switch", "multicast", "mesh", "ring") and not GROUPED & {program.algorithm for program in programs}:
         _refuse(
             flags,
             ("ranks_per_node",),

@@ -142,7 +142,16 @@ def made_programs(op: str, ranks: int, on: Machine, flags: dict[str, Any]) -> tu
     skew = units.parse(flags["routing"], "ratio", where="--routing") if flags["routing"] else 0.0
     asked = flags["algorithm"] or next(iter(programs.PROGRAMS[op]))
     every = asked.strip().casefold() == "all"
+    in_switch = programs.IN_SWITCH.get(op, {})
     names = list(programs.PROGRAMS[op]) if every else [programs.algorithm(op, name) for name in asked.split(",")]
+    if on.network.kind == "multicast":
+        names += list(in_switch) * every
+    elif in_switch.keys() & set(names):
+        raise InputError(
+            "nvls needs a switch that adds up and copies",
+            where="--algorithm",
+            do="add --topology multicast, or ask for another algorithm",
+        )
     if len(set(names)) < len(names):
         raise InputError(f"{asked!r} names an algorithm twice", where="--algorithm", do="name each once")
     made = []

@@ -160,6 +160,9 @@ def _by_events(
     ways = paths_of(network, graph)
     starts = _starts(program, conditions)
     draws = starts[:, None] if starts.ndim == 1 else starts
+    draws = np.pad(
+        draws, ((0, graph.ranks - program.ranks), (0, 0))
+    )  # a switch that takes part is there from the start
     worth = graph.messages * draws.shape[1] >= WORTH_COMPILING and is_installed()
     compiled = engine == "compiled events" or (engine == "" and worth and not os.environ.get("NUMBA_DISABLE_JIT"))
     tables = Tables(program=program, graph=graph, paths=ways, network=network, conditions=conditions)
@@ -175,7 +178,7 @@ def _by_events(
         program=program,
         network=network,
         conditions=conditions,
-        finished_s=finished.reshape(starts.shape),
+        finished_s=finished[: program.ranks].reshape(starts.shape),
         engine="compiled events" if compiled else "events",
         messages=graph.messages,
         record=tables.record(last)

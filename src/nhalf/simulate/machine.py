@@ -15,7 +15,7 @@ from nhalf.simulate.rails import rails
 if TYPE_CHECKING:
     from nhalf.simulate.network import Network
 
-TOPOLOGIES = ("switch", "mesh", "ring", "torus", "tree", "nodes", "rails")
+TOPOLOGIES = ("switch", "mesh", "ring", "torus", "tree", "nodes", "rails", "multicast")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,7 +84,7 @@ def from_links(ranks: int, link: Link, wiring: Wiring) -> Machine:
         network=built,
         span=span,
         group=wiring.group,
-        plain=kind in ("switch", "nodes"),
+        plain=kind in ("switch", "nodes", "multicast"),
         words=_words(kind, ranks, wiring),
     )
 
@@ -111,7 +111,7 @@ def _build(kind: str, ranks: int, link: Link, wiring: Wiring) -> Network:
             return joined
         over, pod = wiring.oversubscription, wiring.pod or ranks // wiring.group
         return rails(joined, inter, nics=nics, pod=pod, oversubscription=over, hop_latency_s=hop or 0.0)
-    return network.switch(ranks, link)
+    return (network.multicast if kind == "multicast" else network.switch)(ranks, link)
 
 
 def _words(kind: str, ranks: int, wiring: Wiring) -> str:
@@ -124,7 +124,8 @@ def _words(kind: str, ranks: int, wiring: Wiring) -> str:
         found = f"{ranks // group} nodes of {group} with {_nics(wiring.nics or group)} each"
         leaf = f"{wiring.pod or ranks // group} nodes a leaf, oversubscribed {wiring.oversubscription:g} to 1"
         return found if kind == "nodes" else f"{found} on rails, {leaf}"
-    return {"mesh": "a full mesh", "ring": "a ring"}.get(kind, "a switch that blocks nothing")
+    kinds = {"mesh": "a full mesh", "ring": "a ring", "multicast": "a switch that adds up and copies"}
+    return kinds.get(kind, "a switch that blocks nothing")
 
 
 def _nics(count: int) -> str:

@@ -97,6 +97,23 @@ def switch(ranks: int, link: Link) -> Network:
     )
 
 
+def multicast(ranks: int, link: Link) -> Network:
+    """Return ranks on one switch that can add up and copy: it takes part itself, as rank `ranks`, half a latency away.
+
+    Its own ports are no limit. So a message to it takes only its sender's port, and one from it its receiver's.
+    """
+    plain = switch(ranks, link)
+
+    def route(source: Ints, target: Ints) -> tuple[Ints, Array]:
+        links, latency = plain.route(source, target)
+        up, down = target == ranks, source == ranks
+        links[:, 0] = np.where(down, links[:, 1], links[:, 0])
+        links[:, 1] = np.where(up | down, -1, links[:, 1])
+        return links, np.where(up | down, latency / 2, latency)
+
+    return replace(plain, kind="multicast", route=route)
+
+
 def mesh(ranks: int, link: Link) -> Network:
     """Return ranks with a link of their own to each other rank."""
     alpha, beta = _numbers(link)

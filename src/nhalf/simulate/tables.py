@@ -173,6 +173,7 @@ class Tables:
         graph, per_byte = self.graph, adding(self.program, self.conditions)
         if not graph.reduces.any() or not per_byte.any():
             return np.broadcast_to(0.0, graph.steps)
+        per_byte = np.pad(per_byte, (0, graph.ranks - len(per_byte)))  # a switch adds up as bytes come
         return np.asarray(per_byte[graph.step_ranks()] * graph.reduced_bytes(), dtype=np.float64)
 
     def _state(self, starts: Array, keep: Callable[[Any], Any]) -> kernels.State:

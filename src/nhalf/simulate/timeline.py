@@ -89,7 +89,7 @@ def _add(
     ways = (graph.source.tolist(), graph.target.tolist())
     sizes = graph.size_bytes.tolist()
     rows = [np.empty(run.messages, dtype=np.int64) for _ in ways]
-    for number, (name, way, side) in enumerate(_rows(run.program.ranks, ways, begins, ends), start=1):
+    for number, (name, way, side) in enumerate(_rows(graph.ranks, ways, begins, ends), start=1):
         rows[way][side] = number
         named.append({"ph": "M", "pid": process, "tid": number, "name": "thread_name", "args": {"name": name}})
         named.append(

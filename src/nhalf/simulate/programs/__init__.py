@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nhalf.collective import Algorithm, Op, named
 from nhalf.errors import InputError
 from nhalf.simulate.program import check_ranks
-from nhalf.simulate.programs import direct, doubling, exchange, rings, trees
+from nhalf.simulate.programs import direct, doubling, exchange, multicast, rings, trees
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,9 +55,16 @@ PROGRAMS: dict[str, dict[Algorithm, Callable[[Shape], Program]]] = {
     "moe-combine": {Algorithm.DIRECT: exchange.combine},
 }
 """Every program that can be made, the usual algorithm of an operation first."""
+IN_SWITCH: dict[str, dict[Algorithm, Callable[[Shape], Program]]] = {
+    op: {Algorithm.NVLS: partial(multicast.through_switch, op=op)}
+    for op in (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER)
+}
+"""Programs that only a switch that adds up and copies can run."""
 GROUPED: frozenset[str] = frozenset({Algorithm.HIERARCHICAL, Algorithm.TORUS_2D})
 """The algorithms that need to know the group of each rank."""
-SEGMENTED: frozenset[str] = frozenset({Algorithm.DOUBLE_TREE, Algorithm.BINARY_TREE, Algorithm.CHAIN_TREE})
+SEGMENTED: frozenset[str] = frozenset(
+    {Algorithm.DOUBLE_TREE, Algorithm.BINARY_TREE, Algorithm.CHAIN_TREE, Algorithm.NVLS}
+)
 """The algorithms that cut their bytes into segments."""
 SKEWED: frozenset[str] = frozenset({Op.ALL_TO_ALL, "moe-dispatch", "moe-combine"})
 
@@ -81,7 +88,7 @@ def algorithm(op: str, text: str) -> Algorithm:
     InputError
         The operation has no such algorithm.
     """
-    return named(text, PROGRAMS[op], kind=f"algorithm of {op}", where="--algorithm")
+    return named(text, PROGRAMS[op] | IN_SWITCH.get(op, {}), kind=f"algorithm of {op}", where="--algorithm")
 
 
 def build(op: str, name: str, shape: Shape) -> Program:
@@ -95,7 +102,7 @@ def build(op: str, name: str, shape: Shape) -> Program:
     op = operation(op)
     known = algorithm(op, name)
     _check(op, known, shape)
-    return PROGRAMS[op][known](shape)
+    return (PROGRAMS[op] | IN_SWITCH.get(op, {}))[known](shape)
 
 
 def _check(op: str, name: Algorithm, shape: Shape) -> None:
