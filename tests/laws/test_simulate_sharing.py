@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -132,8 +133,9 @@ def test_rails_share_their_leaves_by_the_same_rule(
 def test_what_keeps_to_its_rail_never_sees_a_spine(ports: str) -> None:
     program = build("all-reduce", "hierarchical", Shape(ranks=12, size_bytes=3e5, group=4))
     times = []
-    for topology, more in (("nodes", {}), ("rails", {"oversubscription": 8.0, "hop_latency_s": 1e-3})):
-        net = from_links(12, LINK, Wiring(topology=topology, group=4, inter=SLOW, **more)).network
+    nodes = Wiring(topology="nodes", group=4, inter=SLOW)
+    for wiring in (nodes, replace(nodes, topology="rails", oversubscription=8.0, hop_latency_s=1e-3)):
+        net = from_links(12, LINK, wiring).network
         starts = np.random.default_rng(2).exponential(1e-5, 12)
         times.append(run(program, net, Conditions(ports=ports, starts_s=starts), engine="events").finished_s.tolist())
     assert times[0] == times[1]
