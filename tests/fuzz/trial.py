@@ -73,11 +73,7 @@ def ended(arguments: Sequence[str], given: bytes = b"") -> Ending:
             warnings.catch_warnings(),
         ):  # fmt: skip
             warnings.simplefilter("error", RuntimeWarning)  # a warning of NumPy is an answer that rests on no number
-            if arguments[0] == "app":
-                method, path, query = arguments[1:4]
-                code = visited(method, path, query, given)
-            else:
-                code = run(list(arguments))
+            code = visited(*arguments[1:4], body=given) if arguments[0] == "app" else run(list(arguments))
     except OvertimeError:
         code = -1
     finally:
@@ -91,7 +87,7 @@ def _app() -> Any:  # noqa: ANN401  an ASGI application
     return application(Settings(ask=ask))
 
 
-def visited(method: str, path: str, query: str, body: bytes) -> int:
+def visited(method: str, path: str, query: str, *, body: bytes) -> int:
     """Ask the app as a browser does, print what it answers, and return the exit code that its status stands for."""
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",

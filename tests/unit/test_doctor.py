@@ -14,7 +14,7 @@ from nhalf.catalog import store
 from nhalf.collective import Mode, Op
 from nhalf.doctor import history, pairs
 from nhalf.doctor.advice import ADVICE
-from nhalf.doctor.clues import Facts, clues, of_matrix
+from nhalf.doctor.clues import SURE, Clue, Facts, clues, of_matrix
 from nhalf.doctor.diagnosis import Case, weighed
 from nhalf.doctor.examination import Examination, examined
 from nhalf.doctor.faults import FAULTS, UNKNOWN, Fault, effect
@@ -178,6 +178,21 @@ def test_a_clue_decides_between_faults_that_look_alike() -> None:
     assert examined([case], of, port)[2][0].code == "half-speed-link"
     few = clues(Facts().take(made.IB.split(" [4]")[0]), nics_per_node=8.0, nic_gbit=200.0)
     assert examined([case], of, few)[2][0].code == "rails"
+
+
+def test_of_two_faults_at_once_the_other_stays_once_one_is_gone() -> None:
+    healthy, one_known = made.inside("h100-sxm"), known("h100-sxm")
+    both = [fault for fault in FAULTS if fault.code in ("half-speed-link", "nvls-off") and fault.where == "node"]
+    measure = yardstick(curve(healthy.rows), one_known)
+    assert measure is not None
+    factors = np.exp(effect(curve(healthy.rows).fitted_points[0], measure, both)[0])
+    rows = [(size, time * factor) for (size, time), factor in zip(healthy.rows, factors, strict=True)]
+    said = [Clue(code=code, weight=SURE, text="") for code in ("half-speed-link", "nvls-off")]
+    _, _, causes = examined([curve(rows)], one_known, said)
+    left = {cause.code: cause.left for cause in causes}
+    assert left["half-speed-link"][1] == pytest.approx(1.3, rel=0.1)
+    assert left["nvls-off"][1] == pytest.approx(2.0, rel=0.1)
+    assert left["half-speed-link"][0] == pytest.approx(1.0, abs=0.05)
 
 
 def test_several_curves_of_one_machine_count_as_fewer() -> None:

@@ -16,7 +16,7 @@ from nhalf.errors import InputError
 from nhalf.files.reading import read_json
 from nhalf.files.writing import write_text
 from nhalf.report import tune as report
-from nhalf.report.view import View, write_brief
+from nhalf.report.view import View
 from nhalf.tune import tuning
 from nhalf.tune.check import TUNED, arms, per_token, won
 
@@ -85,8 +85,7 @@ def _show(answer: Tuned, folder: str | None) -> None:
     def first() -> Brief:
         return report.brief(answer, next_command=after)
 
-    output_formats.show(View(document=lambda: report.document(answer), rows="choices", brief=first,
-                             detail=lambda canvas: write_brief(first(), canvas)))  # fmt: skip
+    output_formats.show(View(document=lambda: report.document(answer), rows="choices", brief=first))
 
 
 def _check(folder: Path, logs: tuple[str, ...], cluster: str | None) -> None:
@@ -102,8 +101,7 @@ def _check(folder: Path, logs: tuple[str, ...], cluster: str | None) -> None:
                  else next_command.command("tune", {"--output": "mycluster.toml"}))  # fmt: skip
         return report.brief_of_check(found, tokens, kept, next_command=after)
 
-    output_formats.show(View(document=lambda: report.checked(found, tokens), rows="sizes", brief=first,
-                             detail=lambda canvas: write_brief(first(), canvas)))  # fmt: skip
+    output_formats.show(View(document=lambda: report.checked(found, tokens), rows="sizes", brief=first))
 
 
 def _kept(cluster: str, logs: tuple[str, ...], like: str) -> list[str]:

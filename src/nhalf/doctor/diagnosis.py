@@ -113,6 +113,12 @@ class Case:
         moved = gradients @ self.means_of.T
         return mean - self.means_of @ factor, self.covariance + (moved.T * variances) @ moved
 
+    def slowed(self, faults: Sequence[Fault]) -> Array:
+        """Return how many times as long as usual faults make the messages of each range [log]."""
+        own = self.touched(faults)
+        found: Array = self.means_of @ effect(self.sizes, self.yardstick, own)[0] if own else np.zeros(len(self.mean))
+        return found
+
     def log_likelihood(self, faults: Sequence[Fault]) -> float:
         """Return ln of how likely the curve is under faults, up to a constant."""
         gap, covariance = self.against(self.touched(faults))
@@ -129,12 +135,18 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One cause with its probability [1], and what speaks for and against it."""
+    """One cause with its probability [1], and what speaks for and against it.
+
+    `left` is how many times as long as usual the smallest and the largest messages of a `curve` take once it is gone:
+    longer where it comes together with another. `curve` is empty where none shows it.
+    """
 
     code: str
     probability: float
     for_: tuple[str, ...]
     against: tuple[str, ...]
+    curve: str = ""
+    left: tuple[float, float] = (1.0, 1.0)
 
 
 def weighed(cases: Sequence[Case], clues: Sequence[Clue]) -> tuple[float, tuple[Cause, ...]]:
@@ -178,7 +190,10 @@ def _cause(
         + [text for _, text in sorted(shown[side])]
         for side in (True, False)
     )
-    return Cause(code=code, probability=float(chances[holding].sum()), for_=tuple(pro), against=tuple(con))
+    rest = [[fault for fault in sets[place] if fault.code != code] for place in holding]
+    left = np.exp(np.average([case.slowed(each) for each in rest], axis=0, weights=chances[holding]))
+    return Cause(code=code, probability=float(chances[holding].sum()), for_=tuple(pro), against=tuple(con),
+                 curve=str(case.curve.series.key), left=(float(left[0]), float(left[-1])))  # fmt: skip
 
 
 def _times(log_ratio: float) -> str:

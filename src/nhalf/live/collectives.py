@@ -14,12 +14,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from nhalf.errors import InputError
 from nhalf.live.exposition import samples
 
 if TYPE_CHECKING:
@@ -121,17 +119,10 @@ def _means(text: str) -> Calls:
 
 def parted(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the words that name traces of a profiler, and the others."""
-    traces = [word for word in words if _is_trace(word)]
+    from nhalf.trace.sources import is_trace
+
+    traces = [word for word in words if is_trace(word)]
     return traces, [word for word in words if word not in traces]
-
-
-def _is_trace(word: str) -> bool:
-    from nhalf.trace.sources import find
-
-    try:
-        return bool(Path(word).is_file() and find([word])[0])
-    except (InputError, OSError, ValueError):
-        return False
 
 
 def traced(names: Sequence[str]) -> Calls | None:

@@ -130,9 +130,9 @@ class Drift:
         self._fit = Regression(mean=mean, spread=np.diag((doubts / noise) ** 2), noise=noise)
 
     @property
-    def coefficients(self) -> tuple[Array, Array]:
-        """Return the coefficients and their standard deviations, in units of `scale`."""
-        return self._fit.mean, self._fit.noise * np.sqrt(np.diag(self._fit.spread))
+    def coefficients(self) -> Array:
+        """Return what was learnt of each input, in units of `scale`."""
+        return self._fit.mean
 
     def add(self, at: float, given: Sequence[float], value_s: float) -> Shift | None:
         """Take a window's inputs and its step [s]; return a change, where it proves one."""

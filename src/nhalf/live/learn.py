@@ -11,6 +11,7 @@ from nhalf.calibrate.evidence import evidence
 from nhalf.calibrate.prior import prior
 from nhalf.calibrate.stack import refit
 from nhalf.errors import WeakEvidenceError
+from nhalf.live.watch import decode_step
 from nhalf.live.window import pooled
 from nhalf.loading.case_table import Table
 from nhalf.loading.cases import Options, cases
@@ -45,11 +46,12 @@ def learnt(seen: Sequence[Seen], given: Mapping[str, str]) -> StackFit:
     rows = [pooled(each) for each in _alike(known)]
     header = (*given, "batch", "context", "tpot_s")
     cells = [
-        [*given.values(), f"{each.running[0]:.0f}", f"{each.context[0]:.0f}", f"{_decode_s(each):.9g}"] for each in rows
+        [*given.values(), f"{each.running[0]:.0f}", f"{each.context[0]:.0f}", f"{decode_step(each)[0]:.9g}"]
+        for each in rows
     ]
     table = Table(path="nhalf live", header=header, rows=cells)
     loaded = cases(table, Options(defaults={}))
-    times = np.array([_decode_s(each) for each in rows])
+    times = np.array([decode_step(each)[0] for each in rows])
     return refit(evidence(loaded, times), prior(calibrated=True, engine=given.get("engine", "")))
 
 
@@ -57,13 +59,6 @@ def _sure(each: Seen) -> bool:
     """Tell whether the decode step of a window is known."""
     value, low, high = each.decode_s
     return high - low < _SURE * value
-
-
-def _decode_s(each: Window) -> float:
-    """Return the decode step of a window without its prefills [s]."""
-    from nhalf.live.watch import decode_step
-
-    return decode_step(each)[0]
 
 
 def _alike(windows: Sequence[Window]) -> list[list[Window]]:

@@ -164,13 +164,7 @@ class Watch:
         """Return the step [s] that is expected at a load by what was learnt; NaN before that."""
         if self.drift is None:
             return math.nan
-        learnt = sum(
-            float(weight) * each
-            for weight, each in zip(
-                self.drift.coefficients[0], self.inputs(running, context, prompt_tokens), strict=True
-            )
-        )
-        return learnt * self.drift.scale
+        return float(self.drift.coefficients @ self.inputs(running, context, prompt_tokens)) * self.drift.scale
 
     def between(self, start: float, end: float) -> list[Seen]:
         """Return the windows that ended after `start` and not after `end`."""

@@ -13,7 +13,7 @@ from nhalf.evidence.readers import topo
 from nhalf.evidence.readers.detection import cleaned
 from nhalf.evidence.readers.reading import read_source
 from nhalf.evidence.readers.source import sources
-from nhalf.trace.sources import find
+from nhalf.trace.sources import is_trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ class Everything:
                 self.refused.append(error)
 
     def _take(self, source: Source, *, in_folder: bool) -> None:
-        if source.path is not None and _is_trace(source):
+        if source.path is not None and is_trace(str(source.path)):
             self.traces.append(str(source.path))
             return
         before, head = self.facts.spoken, list[str]()
@@ -74,13 +74,6 @@ class Everything:
         except InputError:
             if self.facts.spoken == before:
                 raise
-
-
-def _is_trace(source: Source) -> bool:
-    try:
-        return bool(source.path and find([str(source.path)]))
-    except InputError:
-        return False
 
 
 def _version(line: str) -> str:

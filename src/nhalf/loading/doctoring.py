@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from nhalf import units
 from nhalf.catalog import store
-from nhalf.doctor import history, pairs, waiting
+from nhalf.doctor import history, pairs
 from nhalf.doctor.clues import SURE, Clue, clues, of_matrix
 from nhalf.doctor.diagnosis import Cause
 from nhalf.doctor.examination import Examination, examined
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nhalf.doctor.pairs import Ends, Matrix, Pair
     from nhalf.evidence.curvefit import CurveFit
     from nhalf.evidence.table import Table
+    from nhalf.trace.study import Study
 
 LIMITS: Final = {
     "share": "1", "share-of-ceiling": "1", "share-of-measured": "1", "bandwidth": "bytes/s", "floor": "s",
@@ -41,6 +42,8 @@ _HELD: Final = {"bandwidth": "busbw_bytes_per_s", "floor": "floor_s"}
 _EXAMPLES: Final = "'share<60%', 'floor>40us' or 'slow-pairs>=1'"
 _FABRICS: Final = ((r"AWS Libfabric|EFA", "-efa"), (r"RoCE", "-roce"), (r"Slingshot|CXI", "-slingshot"))
 _MOST_CURVES: Final = 64
+_WORTH: Final = 0.05
+"""A wait below this share of the step is not worth a name."""
 _BETWEEN: Final = ("tcp", "no-gdr", "rails", "mtu", "nic-affinity")
 """Causes that a log inside one node cannot have: NCCL names its network there too."""
 
@@ -198,10 +201,24 @@ def _of_traces(read: Everything) -> list[Cause]:
     from nhalf.trace.study import Options, study
 
     try:
-        return waiting.causes(study(read.traces, Options()))
+        return _of_study(study(read.traces, Options()))
     except (InputError, WeakEvidenceError) as error:
         read.refused.append(InputError(error.what, where=error.where or read.traces[0]))
         return []
+
+
+def _of_study(study: Study) -> list[Cause]:
+    """Return what a trace names."""
+    found = []
+    for straggler in study.verdict.stragglers[:1]:
+        cost = units.format_time(straggler.cost_s)
+        text = f"rank {straggler.rank} costs {cost} a step: {straggler.cause}, {straggler.why}"
+        found.append(Cause(code="slow-rank", probability=0.9, for_=(text,), against=()))
+    wait, sent = study.mean.exposed_wait_s, study.mean.exposed_transfer_s
+    if wait is not None and sent is not None and wait > max(sent, _WORTH * study.mean.step_s):
+        text = f"a step waits {units.format_time(wait)} and moves bytes for {units.format_time(sent)}"
+        found.append(Cause(code="waiting", probability=0.8, for_=(text,), against=()))
+    return found
 
 
 def _of_pairs(matrices: Sequence[Matrix]) -> list[Cause]:

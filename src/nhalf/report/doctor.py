@@ -37,7 +37,7 @@ def document(found: Examination, tripped: Sequence[str] = ()) -> dict[str, Any]:
         "share_of_measured": worst.share_of_measured if worst else None,
         "system": found.system or None,
         "assumed": found.assumed or None,
-        "causes": [_cause(cause, worst) for cause in found.named],
+        "causes": [_cause(cause, found) for cause in found.named],
         "readings": [_reading(reading) for reading in found.readings],
         "pairs": [_pair(pair) for each in found.matrices for pair in each.pairs],
         "slow": [_pair(pair) for each in found.matrices for pair in each.slow],
@@ -50,15 +50,26 @@ def document(found: Examination, tripped: Sequence[str] = ()) -> dict[str, Any]:
     return envelope("doctor", body)
 
 
-def _cause(cause: Cause, worst: Reading | None) -> dict[str, Any]:
-    """Return a cause; what to expect after its remedy is what like systems reach."""
+def _cause(cause: Cause, found: Examination) -> dict[str, Any]:
+    """Return a cause, with what to expect after its remedy."""
     says, remedy = ADVICE[cause.code]
-    keys = ("expected_bytes_per_s", "expected_low_bytes_per_s", "expected_high_bytes_per_s", "expected_floor_s")
-    expected = {key.removeprefix("expected_"): getattr(worst, key) for key in keys} if worst and remedy else None
     return {
         "code": cause.code, "probability": cause.probability, "says": says, "for": list(cause.for_),
-        "against": list(cause.against), "try": [remedy] if remedy else [], "expected": expected,
+        "against": list(cause.against), "try": [remedy] if remedy else [],
+        "expected": _expected(cause, found) if remedy else None,
     }  # fmt: skip
+
+
+def _expected(cause: Cause, found: Examination) -> dict[str, float | None] | None:
+    """Return what is reached once a cause is gone: what like systems do, less what another cause beside it costs."""
+    reading = next((each for each in found.readings if each.curve == cause.curve), found.worst)
+    if reading is None:
+        return None
+    (small, large), floor = cause.left, reading.expected_floor_s
+    keys = ("expected_bytes_per_s", "expected_low_bytes_per_s", "expected_high_bytes_per_s")
+    rates = {key.removeprefix("expected_"): getattr(reading, key) for key in keys}
+    return {**{key: None if value is None else value / large for key, value in rates.items()},
+            "floor_s": None if floor is None else floor * small}  # fmt: skip
 
 
 def _reading(reading: Reading) -> dict[str, Any]:
@@ -94,7 +105,7 @@ def brief(found: Examination, tripped: Sequence[str], *, next_command: str) -> B
         table=(["<cause", "odds", "<for", "<against"], rows) if rows else None,
         marked=[0],
         notes=[*_pairs(found), *map(_moved, found.changes[:_CHANGES]), *found.notes],
-        closing=_tries(causes, worst),
+        closing=_tries(causes, found),
         assumed=found.assumed,
         next_command=next_command,
         next_why="alpha, beta and n_1/2" if found.normal is True else "all that speaks for and against",
@@ -135,15 +146,21 @@ def _moved(change: Change) -> str:
     return f"{change.curve}: {change.value} {moved} {when}{version} ({change.runs_before} runs before)."
 
 
-def _tries(causes: Sequence[Cause], worst: Reading | None) -> list[str]:
+def _tries(causes: Sequence[Cause], found: Examination) -> list[str]:
     """Return what to try, in order, and what to expect after it."""
     lines = [f"Try {place}: {ADVICE[cause.code].try_}." for place, cause in enumerate(causes[:_TRIES], start=1)]
-    told = bool(causes) and causes[0].code not in _ELSEWHERE and causes[0].probability >= LIKELY
-    if told and worst is not None and worst.expected_bytes_per_s is not None:
-        ends = (worst.expected_bytes_per_s, worst.expected_low_bytes_per_s, worst.expected_high_bytes_per_s)
-        expected, low, high = (rate(end or worst.expected_bytes_per_s) for end in ends)
-        lines.append(f"Expect {expected} of bus bandwidth after it (80 %: {low} to {high}).")
+    if causes and causes[0].probability >= LIKELY and (told := _told(causes[0], found)):
+        lines.append(f"Expect {told} after it.")
     return lines
+
+
+def _told(cause: Cause, found: Examination) -> str:
+    """Return in words what to expect after a remedy, nothing where it changes another number."""
+    expected = None if cause.code in _ELSEWHERE else _expected(cause, found)
+    if expected is None or expected["bytes_per_s"] is None:
+        return ""
+    value, low, high = (rate(each or expected["bytes_per_s"]) for each in list(expected.values())[:3])
+    return f"{value} of bus bandwidth (80 %: {low} to {high})"
 
 
 def write(found: Examination, canvas: Canvas, tripped: Sequence[str] = ()) -> None:
@@ -156,7 +173,9 @@ def write(found: Examination, canvas: Canvas, tripped: Sequence[str] = ()) -> No
             canvas.table(["<sizes", "time over usual"], [[name, f"{ratio:.2f}"] for name, ratio in reading.ranges])
     for cause in found.named:
         canvas.heading(f"{cause.code} ({100 * cause.probability:.0f} %): {ADVICE[cause.code].says}")
-        for mark, texts in (("+", cause.for_), ("-", cause.against), ("try", (ADVICE[cause.code].try_,))):
+        told = _told(cause, found)
+        last = (ADVICE[cause.code].try_,), (f"{told}." if told else "",)
+        for mark, texts in zip(("+", "-", "try", "then"), (cause.for_, cause.against, *last), strict=True):
             for text in filter(None, texts):
                 canvas.paragraph(f"  {mark} {text}", indent="    ")
     for each in found.matrices:

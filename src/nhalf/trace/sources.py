@@ -75,6 +75,14 @@ def find(names: Sequence[str]) -> tuple[list[Source], list[str]]:
     return list(sources.values()), notes
 
 
+def is_trace(name: str) -> bool:
+    """Tell whether a file of that name is there and is a trace."""
+    try:
+        return Path(name).is_file() and bool(find([name])[0])
+    except (InputError, OSError, ValueError):
+        return False
+
+
 def _piped() -> Path:
     """Return a file of what comes through standard input: a trace is read more than once, and ends with the program."""
     with tempfile.NamedTemporaryFile(prefix="nhalf-", suffix=".json", delete=False) as file:

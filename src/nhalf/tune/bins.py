@@ -7,7 +7,7 @@ and the library's own choice is left where that is good enough.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -55,7 +55,7 @@ def bins(sweep: Sweep, default: Curve, low: float, high: float) -> list[Bin]:
         path, stop = _longest(good, cost, place)
         found.append(Bin(start=int(np.ceil(edges[place])), end=int(np.ceil(edges[stop])) - 1, path=paths[path]))
         place = stop
-    found[-1] = Bin(start=found[-1].start, end=int(edges[-1]), path=found[-1].path)
+    found[-1] = replace(found[-1], end=int(edges[-1]))
     return _joined([each for each in found if each.end >= each.start])
 
 
@@ -161,7 +161,7 @@ def _joined(found: Sequence[Bin]) -> list[Bin]:
     joined: list[Bin] = []
     for each in found:
         if joined and joined[-1].path == each.path:
-            joined[-1] = Bin(start=joined[-1].start, end=each.end, path=each.path)
+            joined[-1] = replace(joined[-1], end=each.end)
         else:
             joined.append(each)
     return joined

@@ -147,9 +147,7 @@ def _choices(
     kept, warnings = [], []
     for sweep in found:
         span = next((each.span for each in ours if each.key == sweep.key), None)
-        default = sweep.default
-        if default is None and span is not None:
-            default = default_of(sweep, scenario, span)
+        default = default_of(sweep, scenario, span) if span is not None else sweep.default
         if default is None:
             why = "a default run, default=LOG, is what choices are compared with"
             warnings.append(f"{sweep.key.op} on {sweep.key.ranks} ranks is left out: {why}.")
