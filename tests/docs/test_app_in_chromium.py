@@ -141,3 +141,29 @@ def test_the_pictures_are_of_what_the_page_asks(browser: Browser) -> None:
     assert browser.run("getComputedStyle(document.getElementById('drop')).display") == "none"
     browser.run("document.querySelector('[data-tab=step]').click()")
     browser.wait("document.getElementById('other').hidden")
+
+
+def test_a_point_of_the_plan_shows_its_step_and_launch_line(browser: Browser) -> None:
+    browser.run("document.querySelector('[data-tab=plan]').click()")
+    browser.wait("document.querySelectorAll('#points circle').length > 3")
+    row = browser.run(
+        "(() => { const i = plan.findIndex(r => r.pareto && r.tp === 4); return {...plan[i], place: i}; })()"
+    )
+    point = "document.querySelector('#points [data-place=\"{}\"]')"
+    click = point + ".dispatchEvent(new MouseEvent('click', {{bubbles: true}}))"
+    browser.run(click.format(row["place"]))
+    browser.wait(
+        "document.querySelector('#points .chosen') && document.getElementById('screen').textContent.includes('only')"
+    )
+    words = shlex.split(browser.run("command()"))
+    assert words[:2] == ["nhalf", "plan"]
+    assert words[words.index("--tp") + 1] == "4"
+    document = invoke(*words[1:], "--json").document
+    assert document["chosen"]["layout"] == row["layout"]
+    assert document["chosen"]["step_s"] == row["step_s"]
+    shown_text = browser.run("document.getElementById('screen').textContent")
+    assert any(line.split(" --")[0] in shown_text for line in document["launch"].values())
+    browser.run(click.format(row["place"]))  # once more: all layouts are back
+    browser.wait("!document.querySelector('#points .chosen')")
+    browser.run("document.querySelector('[data-tab=step]').click()")
+    browser.wait("document.getElementById('other').hidden")

@@ -11,7 +11,8 @@ const TABS = {step: "Step", plan: "Plan", buy: "Buy", crossover: "Crossover", pi
 const TITLES = {...TABS, pictures: "The interconnect, in eight pictures"};
 const FILES = ["fit", "doctor", "trace"];
 const EXTRA = {plan: "gpus=8", simulate: "op=all-reduce&ranks=8&size=64KiB&latency=5us&bandwidth=100GB/s&algorithm=ring"};
-let names = {}, base = {}, tab = "step", asked = 0, timer = 0, panel = null;
+const DEGREES = ["tp", "pp", "ep", "attention_dp", "batch"];
+let names = {}, base = {}, tab = "step", asked = 0, timer = 0, panel = null, plan = [];
 
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}[c]));
 const three = (x) => x >= 1000 ? Math.round(x).toLocaleString("en") : String(Number(x.toPrecision(3)));
@@ -110,6 +111,8 @@ async function screen(mine) {
   $("verdict").textContent = TITLES[tab];
   $("range").textContent = $("crossover").textContent = $("problem").textContent = "";
   if (file) { $("screen").textContent = "Drop a log or a trace: it stays on this machine."; return; }
+  $("layouts").hidden = tab !== "plan" || !plan.length;
+  if (tab === "plan") layouts(mine);
   if (tab === "pictures") {
     await fetched("panel?" + asking());  // what is wrong is told here
     const url = "pictures?" + asking();
@@ -118,6 +121,40 @@ async function screen(mine) {
   }
   const found = await fetched("screen/" + tab + "?" + asking());
   if (mine === asked) $("screen").textContent = [...found.warnings, found.text, found.problem].filter(Boolean).join("\n");
+}
+// The layouts of a plan: a click puts one into the options, where "copy as command" finds it; without it all are back.
+async function layouts(mine) {
+  const extra = new URLSearchParams($("extra").querySelector("input").value);
+  if (!extra.has("tp")) {
+    try {
+      const found = await fetched("api/plan?" + asking());
+      if (mine !== asked) return;
+      plan = found.rows.filter((row) => row.fits_memory !== "no" && row.cp === 1).slice(0, 300);
+    } catch { plan = []; }
+  }
+  $("layouts").hidden = !plan.length;
+  points(extra);
+}
+function points(extra) {
+  if (!plan.length) return;
+  const at = (row, key) => row["tokens_per_s_per_" + key];
+  const ends = (key) => [Math.min(...plan.map((row) => at(row, key))) / 1.1, Math.max(...plan.map((row) => at(row, key))) * 1.1];
+  const [left, right] = ends("user"), [low, high] = ends("gpu");
+  const x = (row) => log(at(row, "user"), left, right, 60, 690), y = (row) => log(at(row, "gpu"), high, low, 14, 250);
+  const chosen = (row) => extra.has("tp") && DEGREES.every((key) => extra.get(key) === String(row[key]));
+  const dots = plan.map((row, i) => `<circle data-place="${i}" tabindex="0" role="button" cx="${x(row)}" cy="${y(row)}" r="${row.pareto ? 6 : 4}" class="${row.pareto ? "" : "behind"}${chosen(row) ? " chosen" : ""}" ` +
+    `aria-label="${escaped(row.layout)}, batch ${row.batch}"><title>${escaped(row.layout)}, batch ${row.batch}: ${three(at(row, "user"))} tokens/s per user, ${three(at(row, "gpu"))} per GPU${row.meets === "no" ? ", misses a limit" : ""}</title></circle>`).join("");
+  $("points").innerHTML = svg(700, 280, `<text x="4" y="22">${three(high)}</text><text x="4" y="252">${three(low)} per GPU</text><text x="60" y="276">${three(left)}</text><text x="690" y="276" text-anchor="end">${three(right)} tokens/s per user</text>${dots}`,
+    `${plan.length} layouts and batches`);
+}
+function chose(event) {
+  const row = plan[event.target.dataset?.place];
+  if (!row) return;
+  const field = $("extra").querySelector("input"), extra = new URLSearchParams(field.value);
+  const same = extra.has("tp") && DEGREES.every((key) => extra.get(key) === String(row[key]));
+  for (const key of DEGREES) if (same) extra.delete(key); else extra.set(key, row[key]);
+  field.value = extra;
+  update();
 }
 async function dropped(file) {
   if (!file) return;
@@ -210,6 +247,8 @@ function listen() {
   $("copy").addEventListener("click", async () => { try { await navigator.clipboard.writeText(command()); $("copy").textContent = "Copied"; } catch { $("word").textContent = command(); } });
   $("extra").querySelector("input").addEventListener("change", update);
   $("drop").querySelector("input").addEventListener("change", (event) => dropped(event.target.files[0]));
+  $("points").addEventListener("click", chose);
+  $("points").addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); chose(event); } });
   $("drop").addEventListener("dragover", (event) => event.preventDefault());
   $("drop").addEventListener("drop", (event) => { event.preventDefault(); dropped(event.dataTransfer.files[0]); });
   document.addEventListener("mouseover", (event) => { const word = event.target.closest?.("[data-word]")?.dataset.word; if (word) $("word").textContent = `${word}: ${names.words[word] ?? ""}`; });
