@@ -25,7 +25,7 @@ from unittest import mock
 import numpy as np
 
 from nhalf.link import Link
-from nhalf.simulate import network, tables
+from nhalf.simulate import network, routes, tables
 from nhalf.simulate.compiled import compiled_play, is_installed
 from nhalf.simulate.engine import Conditions, Run, run
 from nhalf.simulate.programs import build
@@ -178,9 +178,9 @@ def peers() -> None:
 MANY = 512
 
 
-def paths_of(made: Program, net: network.Network) -> network.Paths:
+def paths_of(made: Program, net: network.Network) -> routes.Paths:
     graph = made.graph()
-    return network.paths_of(net, graph)
+    return routes.paths_of(net, graph)
 
 
 def _loop(prepared: tables.Tables, starts: Array) -> float:

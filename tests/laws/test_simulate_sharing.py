@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,7 +98,7 @@ def test_a_torus_shares_its_links_by_the_same_rule(flows: list[tuple[int, int, f
     assert record.ended_s.tolist() == pytest.approx(reference(record, net.capacity_bytes_per_s), rel=1e-9)
 
 
-def railed(source: int, target: int, pod: int) -> list[str]:
+def way_on_rails(source: int, target: int, pod: int) -> list[str]:
     """Return the links between two ranks of nodes of four with two NICs, `pod` nodes a leaf, by their names."""
     (node, at), (other, to) = divmod(source, 4), divmod(target, 4)
     if node == other:
@@ -120,7 +119,10 @@ def test_rails_share_their_leaves_by_the_same_rule(
     )
     record = played(flows, from_links(RANKS, LINK, wiring).network)
     capacity = {"rank": 1e9, "node": 2e8, "leaf": pod * 2e8 / oversubscription}
-    ways = [railed(*ends, pod) for ends in zip(record.graph.source.tolist(), record.graph.target.tolist(), strict=True)]
+    ways = [
+        way_on_rails(*ends, pod)
+        for ends in zip(record.graph.source.tolist(), record.graph.target.tolist(), strict=True)
+    ]
     named = sorted({link for way in ways for link in way})
     at = [np.array([named.index(link) for link in way], dtype=np.int32) for way in ways]
     latency = [{True: 1e-6, False: 4e-6 + 6e-6 * (len(way) > 2)}[way[0].startswith("rank")] for way in ways]
@@ -132,12 +134,12 @@ def test_rails_share_their_leaves_by_the_same_rule(
 @pytest.mark.parametrize("ports", ["fifo", "fair"])
 def test_what_keeps_to_its_rail_never_sees_a_spine(ports: str) -> None:
     program = build("all-reduce", "hierarchical", Shape(ranks=12, size_bytes=3e5, group=4))
-    times = []
-    nodes = Wiring(topology="nodes", group=4, inter=SLOW)
-    for wiring in (nodes, replace(nodes, topology="rails", oversubscription=8.0, hop_latency_s=1e-3)):
-        net = from_links(12, LINK, wiring).network
-        starts = np.random.default_rng(2).exponential(1e-5, 12)
-        times.append(run(program, net, Conditions(ports=ports, starts_s=starts), engine="events").finished_s.tolist())
+    starts = np.random.default_rng(2).exponential(1e-5, 12)
+    plain = Wiring(topology="nodes", group=4, inter=SLOW)
+    railed = Wiring(topology="rails", group=4, inter=SLOW, oversubscription=8.0, hop_latency_s=1e-3)
+    nets = [from_links(12, LINK, wiring).network for wiring in (plain, railed)]
+    conditions = Conditions(ports=ports, starts_s=starts)
+    times = [run(program, net, conditions, engine="events").finished_s.tolist() for net in nets]
     assert times[0] == times[1]
 
 

@@ -103,10 +103,12 @@ def test_other_programs_take_it_for_a_switch() -> None:
 
 
 def test_only_such_a_switch_runs_it() -> None:
-    flags = {"size": "1MiB", "algorithm": "all", "routing": None}
+    flags = {"size": "1MiB", "algorithm": "all", "routing": None, "system": None}
     on = {kind: from_links(8, LINK, Wiring(topology=kind)) for kind in ("switch", "multicast")}
     names = {kind: [made.algorithm for made in made_programs("all-reduce", 8, on[kind], flags)] for kind in on}
     assert names["multicast"] == [*names["switch"], "nvls"]
     assert "nvls" not in PROGRAMS["all-reduce"]
     with pytest.raises(InputError, match="nvls needs a switch that adds up and copies"):
         made_programs("all-reduce", 8, on["switch"], {**flags, "algorithm": "nvls"})
+    with pytest.raises(InputError, match="instead of --on"):
+        made_programs("all-reduce", 8, on["switch"], {**flags, "algorithm": "nvls", "system": "h100-sxm"})

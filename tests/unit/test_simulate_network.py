@@ -10,7 +10,7 @@ import pytest
 from nhalf.catalog import store
 from nhalf.errors import InputError
 from nhalf.link import Link
-from nhalf.simulate import network
+from nhalf.simulate import network, routes
 from nhalf.simulate.machine import Wiring, from_fabric, from_links
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def test_a_slow_rank_slows_the_links_that_touch_it_and_no_others() -> None:
 
 def test_a_message_to_oneself_is_refused() -> None:
     with pytest.raises(InputError, match="rank 2 sends a message to itself"):
-        network.paths(network.switch(4, LINK), np.array([2]), np.array([2]))
+        routes.paths(network.switch(4, LINK), np.array([2]), np.array([2]))
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,8 @@ def made_programs(op: str, ranks: int, on: Machine, flags: dict[str, Any]) -> tu
         raise InputError(
             "nvls needs a switch that adds up and copies",
             where="--algorithm",
-            do="add --topology multicast, or ask for another algorithm",
+            do="add --topology multicast"
+            + (", and --latency and --bandwidth instead of --on: systems do not say it" if flags["system"] else ""),
         )
     if len(set(names)) < len(names):
         raise InputError(f"{asked!r} names an algorithm twice", where="--algorithm", do="name each once")

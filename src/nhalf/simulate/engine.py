@@ -10,9 +10,10 @@ import numpy as np
 
 from nhalf.errors import InputError
 from nhalf.simulate.compiled import WORTH_COMPILING, is_installed
-from nhalf.simulate.network import must_hold, paths_of
+from nhalf.simulate.network import must_hold
 from nhalf.simulate.program import check_messages
 from nhalf.simulate.rounds import Player, can_play
+from nhalf.simulate.routes import paths_of
 from nhalf.simulate.tables import Conditions, Record, Tables, adding
 
 __all__ = ["Conditions", "Record", "Run", "run"]

@@ -15,8 +15,8 @@ import numpy as np
 from nhalf.simulate.all_ranks import last_ends
 from nhalf.simulate.both_ways import BothWays, can_go_both_ways
 from nhalf.simulate.flood import Flood, can_flood
-from nhalf.simulate.network import narrowest
 from nhalf.simulate.round import AllPairs, Round
+from nhalf.simulate.routes import narrowest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

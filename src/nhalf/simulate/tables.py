@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from nhalf.breakdown import Array
     from nhalf.simulate.graph import Graph, Indices
-    from nhalf.simulate.network import Network, Paths
+    from nhalf.simulate.network import Network
     from nhalf.simulate.program import Program
+    from nhalf.simulate.routes import Paths
 
 _PORTS = {"fifo": kernels.FIFO, "fair": kernels.FAIR, "blocking": kernels.BLOCKING}
 PORTS = tuple(_PORTS)
