@@ -104,8 +104,7 @@ def test_a_trace_of_forward_passes_tells_the_pure_step_and_what_is_new() -> None
     assert before is not None
     found = window(None, before)
     assert found.engine == "dynamo"
-    assert found.decode_s == pytest.approx(0.02)
-    assert found.prefill_share == pytest.approx(0.1)
+    assert (found.decode_s, found.prefill_share) == pytest.approx((0.02, 0.1))
     assert (found.running[0], found.context[0], found.waiting) == (64, 1500, 3)
     last = before.totals[LAST]
     after = reading(passes(1, 250), START + 10, last)
