@@ -3,37 +3,39 @@
     python tests/bench/live_study.py [--quick] [--seed FIRST] [--days N]
 
 Servers are processes on loopback that simulate an engine step by step (tests/unit/live_histories.py), each scrape 10 s
-later on the clock of the watch. Printed is what was reached, misses by name.
+later on the clock of the watch; days are handed to the watch without HTTP. Printed is what was reached, misses by name.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.unit.live_histories import START  # noqa: E402  the path comes first
+from tests.unit.live_histories import BUSY, START, Conditions, Engine, daily  # noqa: E402  the path comes first
 
 import nhalf  # noqa: E402
 from nhalf.live.answer import answer  # noqa: E402
 from nhalf.live.expected import Expected  # noqa: E402
 from nhalf.live.polling import Poll  # noqa: E402
+from nhalf.live.reading import reading  # noqa: E402
 from nhalf.live.scrape import target  # noqa: E402
+from nhalf.live.watch import Watch  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nhalf.live.answer import Answer
-    from nhalf.live.watch import Watch
 
 STEP_S = 10.0
 TURN = 120
@@ -101,14 +103,33 @@ def watched(cause: str, kind: str, seed: int, scrapes: int, turn: int = TURN, mo
     return watch, answer(watch, clock()), first
 
 
-def day(kind: str, seed: int) -> int:
-    """Return the false alarms of a day with swings of 60 % on each side; print when 10 us per all-reduce are found."""
-    begin = time.perf_counter()
-    watch, _, _ = watched("daily", kind, seed, 8640)
+class Stairs(Engine):
+    """An engine whose step has stairs: batches are filled up to a graph's, and kernels change at 64 and at 128."""
+
+    def _time(self, given: Conditions, decoding: int, prompt: float) -> float:
+        filled = -decoding % (8 if decoding <= 64 else 16)
+        kernels = 0.4e-3 * (decoding > 64) + 0.3e-3 * (decoding > 128)
+        return super()._time(given, decoding, prompt) + 4 * given.per_request_s * filled + kernels
+
+
+def jumping(now: float) -> Conditions:
+    """Return a load that swings over the day and jumps every 15 minutes, with prompts of other lengths."""
+    swing, turn = 1.0 + 0.6 * math.sin(2 * math.pi * now / 86_400.0), int(now // 900)
+    rate = min(swing * (1, 1, 1.6, 1, 0.5, 1, 1, 2.0, 1, 1.3)[turn * 7919 % 10], 2.0)
+    return replace(BUSY, rate=BUSY.rate * rate, prompt=BUSY.prompt * (1, 1, 1, 2, 1, 0.6, 1)[turn * 104_729 % 7])
+
+
+def day(engine: Engine) -> int:
+    """Return the false alarms of a day, handed to the watch without HTTP and without a prediction, and print them."""
+    begin, watch = time.perf_counter(), Watch(name="day", every=STEP_S)
+    for number in range(1, 8641):
+        engine.until(STEP_S * number)
+        if (read := reading(engine.page(engine.kind), START + STEP_S * number)) is not None:
+            watch.take(read)
     shifts = watch.drift.shifts if watch.drift else []
     requests = [each.window.running[0] for each in watch.seen]
-    print(f"  {kind:<8} seed {seed}: {len(shifts)} alarms in 24 h, {min(requests):.0f} to {max(requests):.0f} "
-          f"requests, {time.perf_counter() - begin:.0f} s", flush=True)  # fmt: skip
+    print(f"  {engine.kind:<8} seed {engine.seed}: {len(shifts)} alarms in 24 h, {min(requests):.0f} to "
+          f"{max(requests):.0f} requests, {time.perf_counter() - begin:.0f} s", flush=True)  # fmt: skip
     for shift in shifts:
         print(f"      at {shift.found - START:.0f} s: {1e3 * shift.excess_s:+.3f} ms")
     return len(shifts)
@@ -143,8 +164,12 @@ def main() -> None:
     print(f"  nothing happens: {[[each.code for each in found.findings] for found in nothing]}")
     if not asked.quick:
         print("days of load that swings by 60 % on each side, nothing wrong")
-        alarms = [day(kind, asked.seed + seed) for kind in FORMATS for seed in range(asked.days)]
+        alarms = [day(Engine(daily(BUSY), seed=asked.seed + seed, kind=kind))
+                  for kind in FORMATS for seed in range(asked.days)]  # fmt: skip
         print(f"  {sum(alarms)} alarms in {len(alarms)} days, at most {max(alarms)} in one")
+        print("a day whose load jumps every 15 minutes, then one with stairs in the step")
+        day(Engine(jumping, seed=asked.seed))
+        day(Stairs(jumping, seed=asked.seed))
 
 
 if __name__ == "__main__":
