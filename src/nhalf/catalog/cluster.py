@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 SUFFIX: Final = ".toml"
 _NOISE: Final = {Mode.HOST: 0.022, Mode.GRAPH: 0.016, Mode.EAGER: 0.1}
 """The noise of one run [1] where its repeats do not tell: what the catalogue's curves have, by mode."""
-_SAME_DAY: Final = 10  # letters of a date: 2026-12-01
 
 _kept: dict[str, tuple[int, dict[str, Any]]] = {}
 

@@ -29,7 +29,6 @@ _OPS: Final = {
     **dict.fromkeys(("alltoall", "alltoallbase", "alltoallv"), Op.ALL_TO_ALL),
     "broadcast": Op.BROADCAST,
 }
-_UNTIMED: Final = "a call has no duration_ms: set TORCH_NCCL_ENABLE_TIMING=1"
 _BYTES: Final = {"byte": 1, "char": 1, "bool": 1, "half": 2, "bfloat16": 2, "short": 2, "float": 4, "int": 4,
                  "double": 8, "long": 8}  # fmt: skip
 
