@@ -167,3 +167,19 @@ def test_a_point_of_the_plan_shows_its_step_and_launch_line(browser: Browser) ->
     browser.wait("!document.querySelector('#points .chosen')")
     browser.run("document.querySelector('[data-tab=step]').click()")
     browser.wait("document.getElementById('other').hidden")
+
+
+def test_the_messages_of_a_collective_are_drawn_and_played(browser: Browser) -> None:
+    browser.run("document.querySelector('[data-tab=simulate]').click()")
+    browser.wait("document.querySelectorAll('#timeline rect').length > 100")
+    document = invoke(*shlex.split(browser.run("command()"))[1:], "--json").document
+    (run,) = document["runs"]
+    assert browser.run("moments.messages.length") == run["messages"]
+    assert browser.run("moments.end_s") == pytest.approx(run["time_s"], rel=1e-12)
+    browser.run("document.getElementById('play').click()")
+    browser.wait("Number(document.getElementById('clock').value) < 1")
+    browser.wait("Number(document.getElementById('clock').value) === 1")
+    browser.run("at(0.5)")
+    assert float(browser.run("document.getElementById('now').getAttribute('x1')")) == pytest.approx(375)
+    browser.run("document.querySelector('[data-tab=step]').click()")
+    browser.wait("document.getElementById('other').hidden")

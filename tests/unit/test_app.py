@@ -198,3 +198,17 @@ def test_the_pictures_have_no_origin_and_refuse_as_the_panel_does(app: Served) -
     status, text = app.get("/pictures", {"model": "/etc/passwd", "on": "h100-sxm"})
     assert status == 400
     assert "no model" in text
+
+
+def test_a_timeline_has_every_message_and_refuses_too_many(app: Served) -> None:
+    asked = {"op": "all-reduce", "ranks": "4", "size": "64KiB", "latency": "5us", "bandwidth": "100GB/s",
+             "algorithm": "ring"}  # fmt: skip
+    status, text = app.get("/timeline", asked)
+    assert status == 200
+    found = json.loads(text)
+    assert (found["ranks"], len(found["messages"])) == (4, 24)
+    assert all(begin < end <= found["end_s"] for _, _, begin, end, _ in found["messages"])
+    assert sum(size for *_, size in found["messages"]) == pytest.approx(2 * 3 * 65536)
+    status, text = app.get("/timeline", {**asked, "ranks": "512"})
+    assert status == 400
+    assert "too many to look at" in text

@@ -9,6 +9,7 @@ import numpy as np
 from nhalf.collective import Op
 from nhalf.decide.levers import levers
 from nhalf.decide.regime import TIE, best, crossover
+from nhalf.errors import InputError
 from nhalf.points import at_batches
 from nhalf.predict.communication import collective
 from nhalf.report.crossover_brief import floor_line
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
     from nhalf.loading import Loaded
     from nhalf.points import Point
     from nhalf.scenario import Scenario
+    from nhalf.simulate.engine import Run
 
 _SIZES: Final[Array] = np.array([2.0**power for power in range(10, 31)])
 """Sizes [bytes] of the curve of the all-reduce."""
 _MAP: Final[Array] = np.array([2.0**power for power in range(11)])
 """Batches of the map of what binds."""
+_SHOWN: Final = 4000
+"""Messages of a timeline that a page draws."""
 SLIDERS: Final = {
     "system.device.memory_bandwidth_bytes_per_s": "HBM bandwidth",
     "system.fabric.intra_node.latency_s": "latency inside the node",
@@ -87,6 +91,27 @@ def _best(rows: Sequence[Point], batch: float, turns: Mapping[str, Crossover]) -
             {"name": each.name, "path": each.path, "share": each.gain, "told": each.gain > TIE}
             for each in sorted(levers(fastest.scenario), key=lambda each: -each.gain)
         ],
+    }
+
+
+def messages(run: Run) -> dict[str, Any]:
+    """Return every message of a run: who sends to whom, when it begins and ends [s], and its bytes.
+
+    Raises
+    ------
+    InputError
+        There are more than a page can show.
+    """
+    if run.record is None or run.messages > _SHOWN:
+        raise InputError(f"{run.messages:,} messages are too many to look at", where="/timeline",
+                         allowed=f"up to {_SHOWN:,}", do="take fewer ranks")  # fmt: skip
+    graph, record = run.record.graph, run.record
+    columns = (graph.source, graph.target, record.posted_s, record.ended_s, graph.size_bytes)
+    return {
+        "algorithm": run.program.algorithm,
+        "ranks": graph.ranks,
+        "end_s": float(np.max(record.ended_s)),
+        "messages": [list(row) for row in zip(*(column.tolist() for column in columns), strict=True)],
     }
 
 

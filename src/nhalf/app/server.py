@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 
 from nhalf.app.asked import COMMANDS, Opened, checked, scenarios, split
 from nhalf.app.asked import request as asked
-from nhalf.app.panel import SLIDERS, panel
+from nhalf.app.panel import SLIDERS, messages, panel
 from nhalf.catalog import overlay, store
 from nhalf.engines import ENGINES
 from nhalf.errors import InputError, NhalfError
@@ -81,6 +81,7 @@ def application(settings: Settings) -> Starlette:
             Route("/names", _names),
             Route("/panel", _panel),
             Route("/pictures", _pictures),
+            Route("/timeline", _timeline),
             Route("/screen/{command}", _screen),
             Route("/api/{command}", _document),
             Route("/file/{command}", _file, methods=["POST"]),
@@ -223,8 +224,22 @@ def _pictures(request: Request) -> Response:
     return HTMLResponse(html(drawn, command=command, bundle=bundle()), headers={"content-security-policy": _ALONE})
 
 
+@_guarded
+def _timeline(request: Request) -> dict[str, Any]:
+    """Return the messages of a simulated collective, of the first algorithm where there are several."""
+    outcomes: Any = _of("simulate", request).view.found
+    if not outcomes:
+        raise InputError("there is no single run to look at", where="/timeline", do="leave out --draws")
+    return messages(outcomes[0].run)
+
+
 def _answered(request: Request) -> Said:
-    command, settings = _command(request), request.app.state.settings
+    return _of(_command(request), request)
+
+
+def _of(command: str, request: Request) -> Said:
+    """Return what a command answers to a request."""
+    settings = request.app.state.settings
     arguments, flags = split(command, checked(command, _given(request), settings.opened))
     said: Said = settings.ask(command, *arguments, **flags)
     return said

@@ -94,10 +94,14 @@ def show(view: View) -> None:
     output.write(canvas.text)
 
 
-def write(make: Callable[[], Document], rows: Rows) -> bool:
-    """Write the document that `make` returns in the form that is asked for; return whether one was."""
+def write(make: Callable[[], Document], rows: Rows, found: object | None = None) -> bool:
+    """Write the document that `make` returns in the form that is asked for; return whether one was.
+
+    `found` is what the command found, for those who ask in Python.
+    """
     if (kept := output.keeping()) is not None:
-        kept.views.append(View(document=make, rows=rows, brief=lambda: Brief(verdict=[kept.text.strip()])))
+        view = View(document=make, rows=rows, brief=lambda: Brief(verdict=[kept.text.strip()]), found=found)
+        kept.views.append(view)
         return False
     form = asked()
     if not form:
@@ -108,6 +112,6 @@ def write(make: Callable[[], Document], rows: Rows) -> bool:
         return True
     from nhalf.report.document import to_csv, to_markdown
 
-    found = rows_of(document, rows)
-    output.write(to_csv(found) if form == "csv" else to_markdown(found))
+    table = rows_of(document, rows)
+    output.write(to_csv(table) if form == "csv" else to_markdown(table))
     return True

@@ -61,7 +61,7 @@ def _leave_if(session: Session, interrupted: str, shown: int) -> None:
 
 
 def _print(session: Session, outcomes: list[Outcome], *, partial: str) -> None:
-    if output_formats.write(lambda: report.document(outcomes, where=session.words, partial=partial), "runs"):
+    if output_formats.write(lambda: report.document(outcomes, where=session.words, partial=partial), "runs", outcomes):
         return
     canvas = output.canvas()
     report.write(outcomes, canvas, where=session.words, next_commands=next_commands(session))

@@ -12,7 +12,7 @@ const TITLES = {...TABS, pictures: "The interconnect, in eight pictures"};
 const FILES = ["fit", "doctor", "trace"];
 const EXTRA = {plan: "gpus=8", simulate: "op=all-reduce&ranks=8&size=64KiB&latency=5us&bandwidth=100GB/s&algorithm=ring"};
 const DEGREES = ["tp", "pp", "ep", "attention_dp", "batch"];
-let names = {}, base = {}, tab = "step", asked = 0, timer = 0, panel = null, plan = [];
+let names = {}, base = {}, tab = "step", asked = 0, timer = 0, panel = null, plan = [], moments = null, playing = 0;
 
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}[c]));
 const three = (x) => x >= 1000 ? Math.round(x).toLocaleString("en") : String(Number(x.toPrecision(3)));
@@ -113,6 +113,8 @@ async function screen(mine) {
   if (file) { $("screen").textContent = "Drop a log or a trace: it stays on this machine."; return; }
   $("layouts").hidden = tab !== "plan" || !plan.length;
   if (tab === "plan") layouts(mine);
+  $("played").hidden = tab !== "simulate";
+  if (tab === "simulate") timeline(mine);
   if (tab === "pictures") {
     await fetched("panel?" + asking());  // what is wrong is told here
     const url = "pictures?" + asking();
@@ -155,6 +157,40 @@ function chose(event) {
   for (const key of DEGREES) if (same) extra.delete(key); else extra.set(key, row[key]);
   field.value = extra;
   update();
+}
+// The messages of a simulated collective: drawn pale, and in full as far as the clock has come.
+async function timeline(mine) {
+  try {
+    const found = await fetched("timeline?" + asking());
+    if (mine !== asked) return;
+    moments = found;
+  } catch { if (mine === asked) { moments = null; $("played").hidden = true; } return; }
+  const {ranks, end_s, messages} = moments, high = Math.max(5, Math.min(26, 420 / ranks)), every = Math.ceil(14 / high);
+  const x = (t) => 60 + 630 * t / end_s, bottom = 10 + ranks * high;
+  const bar = (rank, half, begin, end, fill, says) => `<rect x="${x(begin).toFixed(2)}" y="${(8 + rank * high + half * high * 0.45).toFixed(2)}" width="${Math.max(x(end) - x(begin), 0.6).toFixed(2)}" height="${(high * 0.42).toFixed(2)}" fill="${fill}" stroke="var(--card)" stroke-width="0.4"><title>${says}</title></rect>`;
+  const bars = messages.map(([from, to, begin, end, size]) => {
+    const says = `rank ${from} to rank ${to}: ${bytes(size)}, ${time(begin)} to ${time(end)}`;
+    return bar(from, 0, begin, end, "#0072B2", says) + bar(to, 1, begin, end, "#E69F00", says);
+  }).join("");
+  const names = Array.from({length: Math.ceil(ranks / every)}, (_, i) => `<text x="54" y="${8 + i * every * high + high * 0.6}" text-anchor="end">rank ${i * every}</text>`).join("");
+  $("timeline").innerHTML = svg(700, bottom + 22, `${names}<g opacity="0.15">${bars}</g><clipPath id="until"><rect x="0" y="0" width="700" height="${bottom}"/></clipPath><g clip-path="url(#until)">${bars}</g>` +
+    `<line id="now" y1="4" y2="${bottom}" stroke="#D55E00" stroke-width="1.5"/><text x="60" y="${bottom + 16}">0</text><text x="690" y="${bottom + 16}" text-anchor="end">${time(end_s)}</text>`,
+    `${moments.algorithm}: ${messages.length} messages of ${ranks} ranks in ${time(end_s)}`);
+  cancelAnimationFrame(playing);
+  at(1);
+}
+function at(share) {
+  $("clock").value = share;
+  $("moment").textContent = time(share * moments.end_s);
+  const x = 60 + 630 * share;
+  document.querySelector("#until rect").setAttribute("width", share < 1 ? x : 700);
+  for (const end of ["x1", "x2"]) $("now").setAttribute(end, x);
+}
+function play() {
+  cancelAnimationFrame(playing);
+  const began = performance.now();
+  const step = (now) => { const share = Math.min(1, (now - began) / 5000); at(share); if (share < 1 && tab === "simulate") playing = requestAnimationFrame(step); };
+  playing = requestAnimationFrame(step);
 }
 async function dropped(file) {
   if (!file) return;
@@ -247,6 +283,8 @@ function listen() {
   $("copy").addEventListener("click", async () => { try { await navigator.clipboard.writeText(command()); $("copy").textContent = "Copied"; } catch { $("word").textContent = command(); } });
   $("extra").querySelector("input").addEventListener("change", update);
   $("drop").querySelector("input").addEventListener("change", (event) => dropped(event.target.files[0]));
+  $("play").addEventListener("click", () => { if (moments) play(); });
+  $("clock").addEventListener("input", (event) => { cancelAnimationFrame(playing); if (moments) at(Number(event.target.value)); });
   $("points").addEventListener("click", chose);
   $("points").addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); chose(event); } });
   $("drop").addEventListener("dragover", (event) => event.preventDefault());
