@@ -224,8 +224,9 @@ def _visited(random: Random) -> Input:
     parameters[random.choice(COMMANDS[command])] = random.choice(NASTY)
     if random.random() < 0.1:
         parameters[random.choice(NASTY)] = "1"
-    where = "/panel" if command == "decode" and random.random() < 0.5 else f"/{random.choice(('api', 'screen'))}/"
-    return Input(("app", "GET", where if where == "/panel" else where + command, urlencode(parameters)))
+    own = {"decode": "/panel", "simulate": "/timeline"}.get(command, "")
+    where = own if own and random.random() < 0.5 else f"/{random.choice(('api', 'screen'))}/{command}"
+    return Input(("app", "GET", where, urlencode(parameters)))
 
 
 KINDS: tuple[tuple[Callable[[Random], Input], int], ...] = (
