@@ -151,9 +151,9 @@ def pays_text(scenario: Scenario) -> str:
 def pays_from(scenario: Scenario) -> float | None:
     """Return the batch from which on twice the bandwidth of the layout's link saves what the model can tell."""
     (_, path, factor), _ = link_changes(scenario.system.fabric.span(scenario.layout.stage_devices).tier)
-    base = scenario.having({"workload.batch": 1.0})
-    batches = {"workload.batch": _BATCHES}
-    before = points(base, batches).tpot_s
-    after = points(base, {**batches, path: base.value(path) * factor}).tpot_s
+    value = float(np.mean(scenario.value(path)))
+    bandwidths = np.repeat([value, value * factor], len(_BATCHES))
+    both = points(scenario, {"workload.batch": np.tile(_BATCHES, 2), path: bandwidths})
+    before, after = both.tpot_s.reshape(2, -1)
     saves = np.flatnonzero(1 - after / before >= TIE)
     return float(_BATCHES[saves[0]]) if len(saves) else None

@@ -12,7 +12,7 @@ const TITLES = {...TABS, pictures: "The interconnect, in eight pictures"};
 const FILES = ["fit", "doctor", "trace"];
 const EXTRA = {plan: "gpus=8", simulate: "op=all-reduce&ranks=8&size=64KiB&latency=5us&bandwidth=100GB/s&algorithm=ring"};
 const DEGREES = ["tp", "pp", "ep", "attention_dp", "batch"];
-let names = {}, base = {}, tab = "step", asked = 0, timer = 0, panel = null, plan = [], moments = null, playing = 0;
+let names = {}, base = {}, tab = "step", asked = 0, panel = null, plan = [], moments = null, playing = 0;
 
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}[c]));
 const three = (x) => x >= 1000 ? Math.round(x).toLocaleString("en") : String(Number(x.toPrecision(3)));
@@ -274,7 +274,16 @@ function numbers(rows) {
 }
 // ---- beginning
 function listen() {
-  const soon = () => { label(); clearTimeout(timer); timer = setTimeout(update, 15); };
+  let busy = false, again = false;
+  // One question at a time: what moves meanwhile is asked when the answer is drawn.
+  const soon = async () => {
+    label();
+    again = true;
+    if (busy) return;
+    busy = true;
+    while (again) { again = false; await update(); }
+    busy = false;
+  };
   form.addEventListener("input", soon);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.on.addEventListener("change", machine);
