@@ -183,3 +183,15 @@ def test_the_messages_of_a_collective_are_drawn_and_played(browser: Browser) -> 
     assert float(browser.run("document.getElementById('now').getAttribute('x1')")) == pytest.approx(375)
     browser.run("document.querySelector('[data-tab=step]').click()")
     browser.wait("document.getElementById('other').hidden")
+
+
+def test_a_dropped_log_is_drawn_with_its_line(browser: Browser) -> None:
+    rows = "".join(f"all-reduce,{1 << power},8,{1e-5 + (1 << power) / 1e11}\\n" for power in range(10, 28))
+    browser.run("document.querySelector('[data-tab=fit]').click()")
+    browser.wait("!document.getElementById('drop').hidden")
+    browser.run(f"void dropped(new File(['op,size_bytes,ranks,seconds\\n{rows}'], 'own.csv'))")
+    browser.wait("document.querySelectorAll('#curves circle').length === 18")
+    assert "all-reduce on 8 ranks" in browser.run("document.getElementById('curves').textContent")
+    assert "100 GB/s" in browser.run("document.getElementById('screen').textContent")
+    browser.run("document.querySelector('[data-tab=step]').click()")
+    browser.wait("document.getElementById('other').hidden")

@@ -136,6 +136,9 @@ def test_a_dropped_log_is_fitted_and_garbage_is_refused(app: Served) -> None:
     status, text, _ = app.ask("POST", "/file/fit", f"op,size_bytes,ranks,seconds\n{rows}".encode(), {})
     assert status == 200
     assert "bandwidth" in json.loads(text)["text"]
+    (curve,) = json.loads(text)["curves"]
+    assert len(curve["sizes_bytes"]) == len(curve["times_s"]) == 18
+    assert curve["bandwidth_bytes_per_s"] == pytest.approx(1e11, rel=1e-3)
     status, text, _ = app.ask("POST", "/file/fit", b"nothing", {})
     assert status == 400
     assert "\n" not in json.loads(text)["error"]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from nhalf.breakdown import Array
     from nhalf.decide.regime import Crossover
+    from nhalf.evidence.fit import Fit
     from nhalf.loading import Loaded
     from nhalf.points import Point
     from nhalf.scenario import Scenario
@@ -33,6 +34,8 @@ _MAP: Final[Array] = np.array([2.0**power for power in range(11)])
 """Batches of the map of what binds."""
 _SHOWN: Final = 4000
 """Messages of a timeline that a page draws."""
+_CURVES: Final = 6
+"""Curves of a log that a page draws."""
 SLIDERS: Final = {
     "system.device.memory_bandwidth_bytes_per_s": "HBM bandwidth",
     "system.fabric.intra_node.latency_s": "latency inside the node",
@@ -113,6 +116,20 @@ def messages(run: Run) -> dict[str, Any]:
         "end_s": float(np.max(record.ended_s)),
         "messages": [list(row) for row in zip(*(column.tolist() for column in columns), strict=True)],
     }
+
+
+def measured(fit: Fit) -> list[dict[str, Any]]:
+    """Return the curves of a log that was dropped: their points and the one line through each, as far as it has one."""
+    curves = []
+    for curve in fit.curves[:_CURVES]:
+        sizes, times = curve.fitted_points
+        known, drawn = curve.to_dict(), sizes > 0
+        curves.append({
+            "name": str(curve.series.key), "sizes_bytes": sizes[drawn].tolist(),
+            "times_s": times[drawn].tolist(),
+            "latency_s": known["latency_s"], "bandwidth_bytes_per_s": known["bandwidth_bytes_per_s"],
+        })  # fmt: skip
+    return [each for each in curves if len(each["sizes_bytes"]) > 1]
 
 
 def _curve(scenario: Scenario, found: Crossover) -> dict[str, Any]:

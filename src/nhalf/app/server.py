@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 
 from nhalf.app.asked import COMMANDS, Opened, checked, scenarios, split
 from nhalf.app.asked import request as asked
-from nhalf.app.panel import SLIDERS, messages, panel
+from nhalf.app.panel import SLIDERS, measured, messages, panel
 from nhalf.catalog import overlay, store
 from nhalf.engines import ENGINES
 from nhalf.errors import InputError, NhalfError
@@ -281,10 +281,12 @@ async def _file(request: Request) -> Response:
             path.write_bytes(body)
             try:
                 with only([str(path)]):
-                    found = _screened(request.app.state.settings.ask(name, path))
+                    said = request.app.state.settings.ask(name, path)
+                    found = _screened(said)
             except NhalfError as error:
                 error.where = error.where.replace(str(path), "FILE")
                 raise
-            return {**found, "text": found["text"].replace(str(path), "FILE")}
+            curves = measured(said.view.found) if name == "fit" else []
+            return {**found, "text": found["text"].replace(str(path), "FILE"), "curves": curves}
 
     return await _guarded(work)(request)

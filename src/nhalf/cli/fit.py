@@ -110,7 +110,7 @@ def fit(logs: tuple[str, ...], gates: tuple[str, ...], files: tuple[str, ...], *
     output_formats.show(
         View(
             document=lambda: report.document(answer), rows="fits", brief=lambda: brief(answer),
-            detail=lambda canvas: report.write(answer, canvas),
+            detail=lambda canvas: report.write(answer, canvas), found=found,
         )
     )  # fmt: skip
     page_file.write([file for file in files if page_file.is_page(file)], lambda: page(answer))

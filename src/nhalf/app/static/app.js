@@ -105,6 +105,7 @@ async function update() {
 async function screen(mine) {
   const file = FILES.includes(tab);
   $("drop").hidden = !file;
+  $("fitted").hidden = true;
   $("pictures").hidden = tab !== "pictures";
   $("screen").hidden = tab === "pictures";
   $("extra").hidden = file || ["crossover", "pictures"].includes(tab);
@@ -195,10 +196,28 @@ function play() {
 async function dropped(file) {
   if (!file) return;
   $("screen").textContent = "Reading " + file.name + " ...";
+  $("fitted").hidden = true;
   try {
     const found = await fetched("file/" + tab, {method: "POST", body: file});
+    fitted(found.curves);
     $("screen").textContent = [...found.warnings, found.text, found.problem].filter(Boolean).join("\n");
   } catch (error) { $("screen").textContent = error.message; }
+}
+function fitted(curves) {
+  $("fitted").hidden = !curves.length;
+  if (!curves.length) return;
+  const sizes = curves.flatMap((each) => each.sizes_bytes), times = curves.flatMap((each) => each.times_s);
+  const [left, right, low, high] = [Math.min(...sizes), Math.max(...sizes), Math.min(...times) / 1.3, Math.max(...times) * 1.3];
+  const x = (n) => log(n, left, right, 60, 690), y = (t) => log(Math.min(Math.max(t, low), high), high, low, 14, 240);
+  const colours = Object.values(COLOURS);
+  const drawn = curves.map((each, i) => {
+    const at = each.sizes_bytes.map((n, j) => [x(n), y(each.times_s[j])]), fill = colours[(i + 5) % colours.length];
+    const line = each.latency_s !== null && each.bandwidth_bytes_per_s ? Array.from({length: 60}, (_, j) => left * (right / left) ** (j / 59)).map((n) => `${x(n)},${y(each.latency_s + n / each.bandwidth_bytes_per_s)}`).join(" ") : "";
+    return `<polyline points="${line}" fill="none" stroke="${fill}" stroke-dasharray="1 4" stroke-width="1.5"/><polyline points="${at.join(" ")}" fill="none" stroke="${fill}" stroke-width="1.5"/>` +
+      at.map(([cx, cy], j) => `<circle cx="${cx}" cy="${cy}" r="3" fill="${fill}"><title>${escaped(each.name)}: ${bytes(each.sizes_bytes[j])}, ${time(each.times_s[j])}</title></circle>`).join("");
+  }).join("");
+  const key = curves.map((each, i) => `<span><i style="background:${colours[(i + 5) % colours.length]}"></i>${escaped(each.name)}</span>`).join("");
+  $("curves").innerHTML = `<div class="key">${key}</div>` + svg(700, 268, `<text x="4" y="22">${time(high)}</text><text x="4" y="240">${time(low)}</text><text x="60" y="262">${bytes(left)}</text><text x="690" y="262" text-anchor="end">${bytes(right)}</text>${drawn}`, curves.map((each) => each.name).join(", "));
 }
 // ---- drawing
 const svg = (width, height, inner, says) => `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(says)}">${inner}</svg>`;
