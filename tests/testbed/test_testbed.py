@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,7 +32,9 @@ pytestmark = [
 ]
 needs_mpi = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed: nhalf[mpi]")
 
-TRIES = 4
+TRIES = 8
+PAUSE_S = 2.0
+"""Between two tries: other work on the machine comes in bursts."""
 OWN_LOAD = 3.0
 """What the bed adds to the load of a machine: its relay and the ranks."""
 PREDICTED = 0.15
@@ -59,7 +62,8 @@ class Found:
 def recovered(bed: Bed, imposed: Port, measure: Callable[[], dict[str, Any]]) -> None:
     """Fail unless what is imposed on a bed is found, beside a control without delay, in one of a few tries."""
     seen = []
-    for _ in range(TRIES):
+    for place in range(TRIES):
+        time.sleep(PAUSE_S * bool(place))
         bed.impose(Port(delay_s=0.0, bytes_per_s=imposed.bytes_per_s))
         control = measure()
         bed.impose(imposed)
