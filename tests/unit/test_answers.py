@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import itertools
 import json
 from importlib import import_module
 from pathlib import Path
@@ -165,6 +166,15 @@ def test_a_study_is_the_rows_of_a_sweep(tmp_path: Path) -> None:
     assert sorted(set(several.columns["system"].tolist())) == ["h100-sxm", "h200-sxm"]
     with pytest.raises(InputError, match="no axis"):
         nhalf.study(MODEL, {}, **ON)
+    for axes, why in (
+        ({"batch": range(1, 10**9)}, "has over 100000 values"),
+        ({"batch": itertools.count(1)}, "has over 100000 values"),
+        ({"tp": []}, "tp has no values"), ("tp=1,2", "no axis"), ({"weights": ["fp8"]}, "an axis and a choice"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=why):
+            nhalf.study(MODEL, axes, **ON)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="no system"):
+        nhalf.study(MODEL, {"tp": [1]}, on=5)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="there is no choice"):
         nhalf.study(MODEL, {"tp": [1]}, on="h100-sxm", wieghts="fp8")
 
@@ -188,7 +198,10 @@ def test_samples_and_fits_print_in_a_line_and_show_a_table(tmp_path: Path) -> No
     assert read == list(read)
     assert repr(read) == "<Samples: 22 points of all-reduce on 8 ranks, 8 B to 16 MiB>"
     assert "2 more" in read._repr_html_()
-    assert nhalf.fit(read).table()[0]["points"] == 22
+    assert nhalf.fit(read, system="h100-sxm").table()[0]["points"] == 22
+    for nothing in (None, 3, b"x", [None]):
+        with pytest.raises(InputError, match="no log"):
+            nhalf.read(nothing)  # type: ignore[arg-type]
     pytest.importorskip("polars", reason="the extra [frames] is not installed")
     assert read.frame().shape == (22, 8)
     assert fitted.frame().shape[0] == 1

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nhalf import units
 from nhalf.answers.answer import html_table
+from nhalf.catalog import store
+from nhalf.errors import InputError
 from nhalf.evidence import fit as fits
 from nhalf.evidence import reading
 from nhalf.evidence.fit import Fit
@@ -15,9 +19,6 @@ from nhalf.evidence.verdict import of_curve
 from nhalf.sample import Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from nhalf.system import System
 
 _SHOWN: Final = 20
@@ -120,15 +121,18 @@ def read(source: str | Path | Iterable[str | Path], **choices: Any) -> Samples: 
     InputError
         A file cannot be read, holds no points, or leaves the operation or the ranks open.
     """
-    return Samples(reading.read(source, **choices))
+    several = [source] if isinstance(source, str | Path) else list(source) if isinstance(source, Iterable) else []
+    if not several or not all(isinstance(each, str | Path) for each in several):
+        raise InputError("no log is named", where="nhalf.read", allowed="a path, or several")
+    return Samples(reading.read(source if isinstance(source, str | Path) else several, **choices))
 
 
-def fit(samples: Any, *, system: System | None = None) -> Fitted:  # noqa: ANN401  samples come in many shapes
+def fit(samples: Any, *, system: System | str | None = None) -> Fitted:  # noqa: ANN401  samples come in many shapes
     """Return the fit of samples: a list of them, tables of logs, a dataframe or mapping of columns, or a path.
 
     Columns are `op`, `size_bytes` [bytes], `ranks` and `seconds` [s], and may be `nodes`, `mode`, `repeat`. `system`
-    says what the ranks ran on; it lets a sweep that stops early be continued to the link's ceiling, and a slope be
-    compared with the link.
+    says what the ranks ran on, by its name or as one; it lets a sweep that stops early be continued to the link's
+    ceiling, and a slope be compared with the link.
 
     >>> columns = {"op": "all-reduce", "ranks": 2, "size_bytes": [8, 1024, 1 << 20], "seconds": [5e-6, 5e-6, 1e-5]}
     >>> fit(columns).table()[0]["points"]
@@ -139,7 +143,8 @@ def fit(samples: Any, *, system: System | None = None) -> Fitted:  # noqa: ANN40
     InputError
         The samples cannot be read, or there are none.
     """
-    found = fits.fit(samples, system=system)
+    known = store.system(system, where="system")[0] if isinstance(system, str) else system
+    found = fits.fit(samples, system=known)
     return Fitted(**{each.name: getattr(found, each.name) for each in fields(Fit)})
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -19,10 +21,13 @@ from nhalf.report import sweep as report
 from nhalf.report import sweep_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from nhalf.breakdown import Array
     from nhalf.report.sweep_file import Coded
+
+_MOST: Final = 100_000
+"""Values of one axis at most."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -101,11 +106,16 @@ def study(model: str, axes: Mapping[str, object], *, on: str | Sequence[str], **
     InputError
         An unknown axis or choice, an axis without a value, or too many points.
     """
-    systems = [on] if isinstance(on, str) else list(on)
-    if not systems:
+    systems = [on] if isinstance(on, str) else list(on) if isinstance(on, list | tuple) else []
+    if not systems or not all(isinstance(each, str) for each in systems):
         raise InputError("no system is named", where="on", allowed="a name or several")
+    if not isinstance(axes, Mapping) or not axes:
+        raise InputError("there is no axis", where="axes", do='give one: {"tp": [1, 2, 4, 8]}')
     given = dict(axes) if len(systems) == 1 or "system" in axes else {"system": systems, **axes}
-    texts = [f"{name}={_text(values)}" for name, values in given.items()]
+    for name in given:
+        if name in choices:
+            raise InputError(f"{name} is an axis and a choice", where="axes", do="leave one of them out")
+    texts = [f"{name}={_text(name, values)}" for name, values in given.items()]
     request = keywords(model, systems[0], choices, where="nhalf.study")
     loaded = loading.grid(request, texts)
     tally, pieces = Tally(), []
@@ -115,12 +125,19 @@ def study(model: str, axes: Mapping[str, object], *, on: str | Sequence[str], **
     return Study(loaded=loaded, tally=tally, held=sweep_file.stacked(pieces))
 
 
-def _text(values: object) -> str:
-    """Return the values of an axis as the command line has them."""
-    if isinstance(values, str):
-        return values
-    several: Iterable[Any] = values.tolist() if isinstance(values, np.ndarray) else values  # type: ignore[assignment]
-    try:
-        return ",".join(str(each) for each in several)
-    except TypeError:
+def _text(name: str, values: object) -> str:
+    """Return the values of an axis as the command line has them.
+
+    Raises
+    ------
+    InputError
+        There are none, or more than an axis may have.
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
         return str(values)
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    several = [str(each) for each in islice(listed, _MOST + 1)]
+    if not 0 < len(several) <= _MOST:
+        what = "has no values" if not several else f"has over {_MOST} values"
+        raise InputError(f"{name} {what}", where="axes", allowed=f"1 to {_MOST} values of an axis")
+    return ",".join(several)
