@@ -59,6 +59,8 @@ def check(path: str | Path) -> None:
             allowed="report.html, figure.svg, figure.png",
             do="end the name in one of these",
         )
+    if not Path(path).absolute().parent.is_dir():
+        raise InputError(f"{path} cannot be written: there is no folder", where="-o", do="make the folder first")
     altair()
     needed("vl_convert", "vl-convert-python")
     if Path(path).suffix.lower() == ".html":
