@@ -179,6 +179,9 @@ def test_the_messages_of_a_collective_are_drawn_and_played(browser: Browser) -> 
     browser.run("document.getElementById('play').click()")
     browser.wait("Number(document.getElementById('clock').value) < 1")
     browser.wait("Number(document.getElementById('clock').value) === 1")
+    browser.resize(390, 900)
+    assert browser.run("document.documentElement.scrollWidth") <= 390
+    browser.resize(1280, 900)
     browser.run("at(0.5)")
     assert float(browser.run("document.getElementById('now').getAttribute('x1')")) == pytest.approx(375)
     browser.run("document.querySelector('[data-tab=step]').click()")
