@@ -326,8 +326,8 @@ def _ratio(value: Quantity, whole: Quantity) -> Quantity:
     if is_array(value) or is_array(whole):
         import numpy as np
 
-        shape = np.broadcast(value, whole).shape
-        return np.divide(value, whole, out=np.zeros(shape), where=np.broadcast_to(np.asarray(whole) != 0, shape))
+        nothing = np.equal(whole, 0)
+        return np.where(nothing, 0.0, value / np.where(nothing, 1.0, whole))
     return value / whole if whole else 0.0
 
 

@@ -62,7 +62,7 @@ def _chunks(scenario: Scenario) -> Quantity:
     """Return in how many chunks [1] a prompt is taken."""
     workload = scenario.workload
     size = np.where(np.greater(workload.chunk_tokens, 0), workload.chunk_tokens, np.inf)
-    count = np.maximum(np.ceil(np.asarray(workload.prompt_tokens) / size), 1.0)
+    count = np.maximum(np.ceil(np.asanyarray(workload.prompt_tokens) / size), 1.0)
     return count if np.ndim(count) else float(count)
 
 
