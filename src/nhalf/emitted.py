@@ -135,6 +135,20 @@ def known(scenario: Scenario, changes: Mapping[str, Quantity]) -> dict[str, Quan
     return history.function(*changes.values()) if history.function else None
 
 
+def _arguments(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a name for each path: as many of its last words as it takes to tell it from the others."""
+
+    def name(path: str) -> str:
+        words = path.split(".")
+        for count in range(1, len(words) + 1):
+            end = ".".join(words[-count:])
+            if sum(other.endswith(end) for other in paths) == 1:
+                break
+        return end.replace(".", "_")
+
+    return tuple(map(name, paths))
+
+
 def _apart(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> float:
     """Return the largest relative distance between numbers [1]."""
     pairs = [np.broadcast_arrays(np.asarray(one[name], np.float64), np.asarray(other[name])) for name in other]
@@ -167,7 +181,7 @@ def emitted(scenario: Scenario, values: Mapping[str, Quantity]) -> Emitted | Non
     traced = {path: tape.input(np.atleast_1d(np.asarray(value, dtype=np.float64))) for path, value in values.items()}
     try:
         made = numbers(scenario.moved(traced))
-        source = tape.source(tuple(path.rpartition(".")[2] for path in values), made)
+        source = tape.source(_arguments(tuple(values)), made)
     except UntraceableError:
         return None
     function = Emitted(
