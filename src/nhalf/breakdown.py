@@ -11,12 +11,11 @@ from __future__ import annotations
 import ast
 import math
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, cast
+from functools import cache
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from types import CodeType
 
     import numpy as np
     from numpy.typing import NDArray
@@ -33,6 +32,11 @@ def is_array(value: object) -> TypeGuard[Array]:
     import numpy as np
 
     return isinstance(value, np.ndarray)
+
+
+def some(asked: bool | NDArray[np.bool_]) -> bool:  # noqa: FBT001  what is asked about
+    """Tell whether a comparison of quantities holds for any element."""
+    return bool(asked if isinstance(asked, bool) else asked.any())
 
 
 def maximum(left: Quantity, right: Quantity) -> Quantity:
@@ -106,34 +110,37 @@ class _Powers(ast.NodeTransformer):
 
 
 @cache
-def _compile(formula: str) -> tuple[CodeType, tuple[str, ...]]:
-    """Return the compiled formula and the inputs it names, after checking that it is arithmetic and plain calls."""
+def _compile(formula: str) -> tuple[Callable[..., Quantity], tuple[str, ...]]:
+    """Return a formula as a function of the inputs it names, after checking that it is arithmetic and plain calls."""
     tree = ast.parse(formula, mode="eval")
     for node in ast.walk(tree):
         if not isinstance(node, _ALLOWED):
             message = f"the formula {formula!r} uses {type(node).__name__}, which formulas may not"
             raise TypeError(message)
     names = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in FUNCTIONS)
-    tree = ast.fix_missing_locations(_Powers().visit(tree))
-    return compile(tree, f"<formula {formula}>", "eval"), tuple(names)
+    arguments = ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+    function = ast.fix_missing_locations(ast.Expression(ast.Lambda(arguments, _Powers().visit(tree).body)))
+    code = compile(function, f"<formula {formula}>", "eval")
+    return eval(code, _GLOBALS), tuple(names)  # noqa: S307  the syntax tree was checked
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Term:
-    """One named number of a breakdown and how it came about.
+    """One named number of a breakdown and how it came about. Nothing changes it; freezing it would double its cost.
 
     `value` is in `unit` (seconds unless said otherwise). `column` names the column of the answer that the term's
     whole value belongs to; a term without one hands the question down to its parts.
     """
 
-    name: str
-    value: Quantity
-    rule: Rule
-    formula: str
-    inputs: Mapping[str, Input] = field(default_factory=dict)
-    parts: tuple[Term, ...] = ()
-    column: str = ""
-    unit: str = "s"
+    name: Final[str]
+    value: Final[Quantity]
+    rule: Final[Rule]
+    formula: Final[str]
+    inputs: Final[Mapping[str, Input]] = field(default_factory=dict)
+    parts: Final[tuple[Term, ...]] = ()
+    column: Final[str] = ""
+    unit: Final[str] = "s"
+    owed: Mapping[str, Quantity] | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
         """Return one line: the value or the shape of an array, and the names of the parts; `walk` goes further."""
@@ -182,15 +189,18 @@ def leaf(name: str, formula: str, inputs: Mapping[str, Input], *, column: str = 
         The formula names an input that is not given.
     """
     _, names = _compile(formula)
-    used = {name: inputs[name] for name in names if name in inputs}
+    try:
+        used = {name: inputs[name] for name in names}
+    except KeyError as missing:
+        message = f"the formula {formula!r} names {missing}, which is not given"
+        raise NameError(message) from missing
     return Term(name, _evaluate(formula, used), "leaf", formula, used, (), column, unit)
 
 
-def _evaluate(formula: str, inputs: Mapping[str, Input]) -> Quantity:
-    """Return the value of a formula; its names are `inputs` and the closed function list."""
-    names = {name: given.value if isinstance(given, Term) else given for name, given in inputs.items()}
-    code, _ = _compile(formula)
-    value = eval(code, _GLOBALS, names)  # noqa: S307  the syntax tree was checked
+def _evaluate(formula: str, used: Mapping[str, Input]) -> Quantity:
+    """Return the value of a formula, whose inputs stand in the order in which it names them."""
+    function, _ = _compile(formula)
+    value = function(*[given.value if type(given) is Term else given for given in used.values()])
     return value if is_array(value) else float(value)
 
 
@@ -265,18 +275,21 @@ def _fold_value(rule: Rule, parts: tuple[Term, ...]) -> Quantity:
     return result
 
 
-@lru_cache(maxsize=64)
 def columns(term: Term) -> Mapping[str, Quantity]:
     """Return what each column owes the term; the columns add up to its value.
-
-    Laws are asked for their fixed time and for their transfer, and a step for its columns more than once, so the last
-    answers are kept: a term never changes.
 
     Raises
     ------
     ValueError
         A leaf that counts belongs to no column.
     """
+    if term.owed is None:
+        term.owed = _columns(term)
+    return term.owed
+
+
+def _columns(term: Term) -> Mapping[str, Quantity]:
+    """Return what each column owes a term, of which nobody asked before."""
     if term.column:
         return {term.column: term.value}
     if term.rule in ("leaf", "excess", "portion"):

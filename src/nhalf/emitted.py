@@ -107,15 +107,17 @@ class Emitted:
         return worst
 
 
-_WARM: Final = 3
+_WARM: Final = 12.0
 """How often a tree is built for some inputs before its function is emitted, which costs as much as several trees."""
+_MANY: Final = 2048
+"""Points whose arithmetic takes as long as a tree of one point: an array of so many counts twice."""
 
 
 @dataclass(slots=True, eq=False)
 class _History:
     """How often a scenario was evaluated by some of its inputs, and the function of them."""
 
-    asked: int = 0
+    asked: float = 0.0
     function: Emitted | None = None
 
 
@@ -129,9 +131,10 @@ def _history(scenario: Scenario, paths: tuple[str, ...]) -> _History:
 def known(scenario: Scenario, changes: Mapping[str, Quantity]) -> dict[str, Quantity] | None:
     """Return the numbers of a scenario with some inputs replaced, by its emitted function; None before it pays."""
     history = _history(scenario, tuple(changes))
-    history.asked += 1
-    if history.asked == _WARM + 1:
-        history.function = emitted(scenario, changes)
+    if history.asked < _WARM:
+        history.asked += 1 + max(np.size(value) for value in changes.values()) / _MANY
+        if history.asked >= _WARM:
+            history.function = emitted(scenario, changes)
     return history.function(*changes.values()) if history.function else None
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 import numpy as np
 
-from nhalf.breakdown import Term, columns
+from nhalf.breakdown import Term, columns, some
 from nhalf.emitted import LEAST, MEMORY, RUNNING, STEP, known, least, running
 from nhalf.layout import Layout
 from nhalf.predict import communication, exchange
@@ -53,8 +53,9 @@ class Points:
 
     def over(self, value: Quantity) -> Array:
         """Return a quantity of the scenario as an array over the points."""
-        found: Array = np.broadcast_to(np.asarray(value, dtype=np.float64), (self.count,))
-        return found
+        if isinstance(value, np.ndarray) and value.shape == (self.count,):
+            return value
+        return np.full(self.count, value, dtype=np.float64)
 
     @cached_property
     def step(self) -> Term:
@@ -146,7 +147,10 @@ class Points:
 
         Where requests queue for room in the cache, what must fit is one of them on each attention rank.
         """
-        need = self.known[LEAST] if self.known else needed(self.scenario, least(self.scenario)).value
+        if np.array_equal(self.running, self.batch):
+            need: Quantity = self._plain(self.memory_bytes)
+        else:
+            need = self.known[LEAST] if self.known else needed(self.scenario, least(self.scenario)).value
         return np.broadcast_to(fit_codes(self.scenario, need), (self.count,))
 
     @property
@@ -184,7 +188,7 @@ class Points:
     @cached_property
     def first_s(self) -> tuple[Array, Array]:
         """Return the range of the time to the first token; NaN where there are no prompts."""
-        if self.prefills or not np.any(np.greater(self.scenario.workload.output_tokens, 0)):
+        if self.prefills or not some(self.scenario.workload.output_tokens > 0):
             return np.full(self.count, np.nan), np.full(self.count, np.nan)
         return first_token(self.scenario, self.batch, self.tpot_s)
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison
     from nhalf.points import Points
 
-_FIELDS = tuple(each.name for each in fields(Term))
+_FIELDS = tuple(each.name for each in fields(Term) if each.init)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Decoded(Term):
     """One decode step, or as many as the scenario's arrays hold: a `Term` whose value is the time of a step [s].
 

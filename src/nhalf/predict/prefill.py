@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.breakdown import Input, Quantity, Term, excess, leaf, product, total
+from nhalf.breakdown import Input, Quantity, Term, excess, leaf, product, some, total
 from nhalf.laws.roofline import byte_time, flop_time
 from nhalf.predict import exchange, layer, overhead, prompt
 from nhalf.predict.hand_over import hand_overs
@@ -37,7 +37,7 @@ def prefill(scenario: Scenario) -> Term:
     """
     chunks = _chunks(scenario)
     parts = _in_halves(scenario) if scenario.stack.remedies.two_batches else _one_pass(scenario)
-    if scenario.layout.pipeline_parallel > 1 or np.any(np.greater(chunks, 1)):
+    if scenario.layout.pipeline_parallel > 1 or some(chunks > 1):
         inputs: dict[str, Input] = {
             "c": chunks,
             "m": layer.micro_batches(scenario),
