@@ -92,7 +92,7 @@ def collective(
     size = size_bytes.value if isinstance(size_bytes, Term) else size_bytes
     if known is not None or type(size) is Traced or np.size(size) > _FEW:
         return _isolated(scenario, op, group, size, known)
-    asked = scenario.system, scenario.stack, op, group, size.tobytes() if is_array(size) else size
+    asked = scenario.system, scenario.stack, op, group, (size.shape, size.tobytes()) if is_array(size) else size
     found = _PRICED.get(asked)
     if found is None:
         found = _isolated(scenario, op, group, size, None)
