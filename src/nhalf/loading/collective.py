@@ -92,7 +92,9 @@ def groups(asked: Asked) -> list[Asked]:
     """
     ranks: list[int | None] = [None]
     if asked.ranks is not None:
-        ranks = [_ranks(replace(asked, ranks=each)) for each in asked.ranks.split(",")]
+        texts = asked.ranks.split(",")
+        thousands = any(each.startswith("0") for each in texts)  # 1,024 is one number, which says how to write it
+        ranks = [_ranks(replace(asked, ranks=each)) for each in ([asked.ranks] if thousands else texts)]
     nodes = [None if asked.nodes is None else units.parse_count(each, where="--nodes")
              for each in (asked.nodes or "").split(",")]  # fmt: skip
     pairs = [
