@@ -446,3 +446,11 @@ def test_a_step_across_nodes_explains_which_path_was_chosen_and_what_it_costs() 
     assert "the one whose plan is the smallest of" in told
     assert "chain-tree/LL = " in told
     assert "floor + base + 2 * depth * hop" in told
+
+
+def test_the_only_layout_that_fits_is_said_to_be_that_and_keeps_its_marks() -> None:
+    text = invoke("decode", "kimi-k3", "--on", "b200-sxm", "--tp", "8,16", "--weights", "mxfp4", columns=80).out
+    assert text.startswith("Only TP16 fits: ")
+    assert "TP8 needs 208.0 GB per GPU, 173.0 GB are usable." in text
+    assert any(line.startswith("TP16") and line.endswith("2 nodes, modelled") for line in text.splitlines())
+    assert "half the NIC latency" in text

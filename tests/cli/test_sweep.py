@@ -251,3 +251,20 @@ def test_without_a_file_the_sweep_is_summed_up_and_csv_goes_to_the_output() -> N
     table = invoke(*job, "--csv").out
     assert table.splitlines()[0].startswith("tp,system,")
     assert table == invoke(*job, "-o", "-").out
+
+
+@pytest.mark.parametrize(
+    ("axis", "flag", "value"),
+    [
+        ("tp", "--tp", "4"),
+        ("attention-dp", "--attention-dp", "2"),
+        ("batch", "--batch", "8"),
+        ("engine", "--engine", "vllm"),
+    ],
+)
+def test_a_flag_that_fixes_what_an_axis_varies_is_refused(axis: str, flag: str, value: str) -> None:
+    values = "vllm,sglang" if axis == "engine" else "1,2"
+    job = ("sweep", "llama-3.1-70b", "--on", "h100-sxm", "--axis", f"{axis}={values}", flag, value)
+    message = refused(*job)
+    assert f"{flag} fixes what --axis" in message
+    assert "leave one of them out" in message
