@@ -127,7 +127,8 @@ def page(answer: Answer, of: Subject) -> Page:
     """Return the page: the eight pictures of the reader's model, each with what the bench says of it."""
     bars = [Bar(name=claim.name, value=claim.ratio, label=f"{claim.ratio:.2f}",
                 colour=_HOLDS if claim.holds else _FAILS) for claim in answer.claims]  # fmt: skip
-    drawn = of_bars(bars, key="ratios", title=f"{answer.seen.capitalize()} over predicted", axis=f"{answer.seen} / predicted",
+    drawn = of_bars(bars, key="ratios", title=f"{answer.seen.capitalize()} over predicted",
+                    axis=f"{answer.seen} / predicted",
                     note="1 is as predicted. Blue: the claim holds; orange: it does not.")  # fmt: skip
     found = brief(answer)
     heads = ("<what", "predicted", answer.seen, "ratio")
