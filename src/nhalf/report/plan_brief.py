@@ -100,12 +100,13 @@ def _waits(plan: Plan, chosen: Choice) -> list[str]:
     if found is None:
         return []
     pairs = (
-        (plan.wish.ttft_s, found.ttft_p99_s, "to the first token"),
-        (plan.wish.tpot_s, found.tpot_p99_s, "a token"),
+        (plan.wish.ttft_s, found.ttft_p50_s, found.ttft_p99_s, "to the first token"),
+        (plan.wish.tpot_s, found.tpot_p50_s, found.tpot_p99_s, "a token"),
     )
     late = [
-        f"More than 1 request in 100 takes over {units.format_time(limit)} {what}."
-        for limit, last, what in pairs
+        f"{'Most requests take' if middle > limit else 'More than 1 request in 100 takes'} over "
+        f"{units.format_time(limit)} {what}{': --users finds a load that keeps it' * (middle > limit)}."
+        for limit, middle, last, what in pairs
         if limit is not None and last > limit
     ]
     return [waits_line(found), *late]
