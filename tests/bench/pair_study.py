@@ -13,7 +13,6 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from nhalf.decide import paired
 from nhalf.decide.paired import Side, paired_draws
 from nhalf.loading.case_table import read_table
 from nhalf.loading.cases import cases
@@ -42,7 +41,6 @@ def deployments() -> dict[tuple[str, ...], list[tuple[Side, float]]]:
 
 def main() -> None:
     """Print the table."""
-    paired.DRAWS = 2048
     dice = np.random.default_rng(1)
     right, odds, wins, kinds = [], [], [], defaultdict(list)
     for sides in deployments().values():

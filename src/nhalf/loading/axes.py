@@ -100,8 +100,10 @@ def check_apart(texts: Sequence[str], flags: Mapping[str, object]) -> None:
         There is one.
     """
     for text in texts:
-        name = text.partition("=")[0].strip().replace("-", "_")
-        if name != "system" and flags.get(name) not in (None, (), False):
+        name, _, values = (part.strip() for part in text.partition("="))
+        name = name.replace("-", "_")
+        given = flags.get(name)
+        if name != "system" and given not in (None, (), False) and str(given) != values:
             flag = f"--{name.replace('_', '-')}"
             raise InputError(f"{flag} fixes what --axis {name} varies", where=flag, do="leave one of them out")
 

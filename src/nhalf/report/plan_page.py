@@ -27,7 +27,7 @@ from nhalf.report.plan_words import (
     verdict,
     why,
 )
-from nhalf.report.words import joined, span
+from nhalf.report.words import binding_word, joined, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +128,7 @@ def _card(plan: Plan, shown: Choice) -> Card:
     cost = shown.cost_per_mtoken(plan.wish.price_per_hour)
     if cost is not None:
         beside.append(f"{units.format_money(cost)} per million tokens")
-    beside.append(f"bound by {shown.binding}")
+    beside.append(f"mostly {binding_word(shown)}")
 
     kind = "" if plan.chosen is not None else " (nearest: misses the limits)"
     return Card(
@@ -162,7 +162,11 @@ def _front(plan: Plan, key: str, room: tuple[float, float]) -> Figure:
 
 
 def _spot(plan: Plan, row: Choice, *, role: str, front: bool) -> Spot:
-    tips = [("batch", f"{row.batch}"), ("per token", units.format_time(row.tpot_s)), ("binds", row.binding)]
+    tips = [
+        ("batch", f"{row.batch}"),
+        ("per token", units.format_time(row.tpot_s)),
+        ("takes most time", binding_word(row)),
+    ]
     if role != "other" and row.ttft_s is not None:
         tips.append(("first token", f"{units.format_time(row.ttft_s[0])} to {units.format_time(row.ttft_s[1])}"))
     cost = row.cost_per_mtoken(plan.wish.price_per_hour)
