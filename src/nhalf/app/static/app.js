@@ -227,11 +227,10 @@ function draw(found) {
   const top = rows.find((row) => row.layout === best.fastest);
   $("verdict").textContent = top ? `${top.layout} is fastest: ${three(1e3 * top.tpot_s)} ms per token, ${three(top.tokens_per_s_per_user)} tokens/s per user.` : "No layout fits in memory.";
   $("range").textContent = top ? `80 % range: ${three(1e3 * top.tpot_low_s)} to ${three(1e3 * top.tpot_high_s)} ms, at batch ${three(batch)}. ` + (best.layouts.length > 1 ? `Within the model's error: ${best.layouts.filter((x) => x !== top.layout).join(", ")}.` : "") : "";
-  const turn = found.all_reduce.find((each) => top && each.tp === top.tp);
-  $("crossover").textContent = (best.lines ?? []).join(" ");
+  $("crossover").textContent = found.lines.join(" ");
   curve(rows, top);
   bars(rows, top);
-  reduce(found.all_reduce, turn, batch);
+  reduce(found.all_reduce, batch);
   map(found.map, batch);
   $("advice").innerHTML = found.best.map(savings).join("");
   numbers(found.rows);
@@ -260,7 +259,7 @@ function bars(rows, top) {
   $("bars").innerHTML = `<div class="key">${used.map((part) => `<span data-word="${NAMES[part]}"><i style="background:${COLOURS[part]}"></i>${NAMES[part]}</span>`).join("")}</div>` +
     svg(400, rows.length * high + 4, made, "parts of a step by layout");
 }
-function reduce(found, turn, batch) {
+function reduce(turn, batch) {
   if (!turn) { $("reduce").innerHTML = "<p class='quiet'>One GPU has no all-reduce.</p>"; return; }
   const sizes = turn.sizes_bytes, low = Math.min(...turn.times_s) / 1.5, high = Math.max(...turn.times_s);
   const x = (v) => log(v, sizes[0], sizes.at(-1), 50, 390), y = (v) => log(v, high, low, 12, 170);
