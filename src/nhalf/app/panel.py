@@ -16,6 +16,7 @@ from nhalf.report.crossover_brief import floor_line
 from nhalf.report.decode_brief import batch_line
 from nhalf.report.document import number, taken
 from nhalf.report.fields import PARTS, record
+from nhalf.report.words import link_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +72,7 @@ def panel(loaded: Loaded) -> dict[str, Any]:
         "best": [_best(batch, found) for batch, found in zip(batches, tied, strict=True)],
         "map": {"batches": _MAP.tolist(), "layouts": binds},
         **_all_reduce(_fastest(tied[-1])),
+        "in_node": link_name(loaded.scenarios[0].system, "intra_node"),
         "sliders": [
             {"path": path, "name": name, "value": float(np.mean(inputs[path])) if path in inputs else None}
             for path, name in SLIDERS.items()
