@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from nhalf.answers.commands import whatif as whatif
     from nhalf.answers.decoded import Decoded as Decoded
     from nhalf.answers.decoded import decode as decode
+    from nhalf.answers.decoded import load as load
     from nhalf.answers.measured import fit as fit
     from nhalf.answers.measured import read as read
     from nhalf.answers.study import study as study
     from nhalf.breakdown import Term as Term
     from nhalf.evidence.fit import Fit as Fit
     from nhalf.link import Link as Link
-    from nhalf.loading import load as load
     from nhalf.predict.prefill import prefill as prefill
     from nhalf.sample import Sample as Sample
     from nhalf.scenario import Scenario as Scenario
@@ -54,7 +54,7 @@ _HOMES = {
     "Term": "nhalf.breakdown",
     "decode": "nhalf.answers.decoded",
     "fit": "nhalf.answers.measured",
-    "load": "nhalf.loading",
+    "load": "nhalf.answers.decoded",
     "prefill": "nhalf.predict.prefill",
     "read": "nhalf.answers.measured",
     "study": "nhalf.answers.study",
