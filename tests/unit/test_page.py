@@ -157,3 +157,13 @@ def test_other_files_are_refused_before_any_work(tmp_path: Path) -> None:
         export.write(tmp_path / "r.svg", lambda: made(sections=[]), command="nhalf")
     with pytest.raises(InputError, match="cannot "):
         export.write(tmp_path / "no" / "r.png", made, command="nhalf")
+
+
+def test_a_limit_that_would_end_the_process_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = pytest.importorskip("resource", reason="no limits of addresses on this platform")
+    monkeypatch.setenv("NHALF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(limits, "getrlimit", lambda _: (3 << 30, 3 << 30))
+    for name in ("report.html", "figure.svg", "figure.png"):
+        with pytest.raises(InputError, match="a limit allows 3 GiB"):
+            export.write(tmp_path / name, made, command="nhalf link")
+        assert not (tmp_path / name).exists()
