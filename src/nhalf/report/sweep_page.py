@@ -17,7 +17,7 @@ from nhalf.report.page import Card, Page, Section, Table, constants, notes
 from nhalf.report.sweep import shown
 from nhalf.report.sweep import verdict as of_tally
 from nhalf.report.view import percent
-from nhalf.report.words import joined
+from nhalf.report.words import joined, mostly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,7 +111,7 @@ def _cards(grid: Grid, tally: Tally) -> list[Card]:
         Card(
             label=", ".join(f"{short(name)} {_value(name, value)}" for name, value in moving.items()) or "Step",
             number=f"{units.format_time(tally.best.numbers['step_s'])} per step",
-            beside=(f"the fastest of {tally.fitting} points that fit, bound by {tally.best.binding}",),
+            beside=(f"the fastest of {tally.fitting} points that fit, {mostly(tally.best.binding)}",),
         )
     ]
 
