@@ -31,7 +31,7 @@ _PALE: Final = 0.25
 _LETTERS: Final = 13
 """Letters of a layout's name in one line beside the map; longer names take more lines."""
 _COLOURS: Final = dict(COLUMNS.values())
-_WORDS: Final = {BINDING[name]: word for name, (word, _) in COLUMNS.items()}
+WORDS: Final = {BINDING[name]: word for name, (word, _) in COLUMNS.items()}
 
 
 def regime(layouts: Mapping[str, Scenario], turns: Mapping[str, float], *, key: str, title: str) -> Figure:
@@ -108,7 +108,7 @@ def _cells(name: str, scenario: Scenario) -> list[dict[str, Any]]:
     found = []
     for place, batch in enumerate(kept):
         point = here.at(place)
-        binds, step_s, memory = _WORDS[point.binding], point.step_s, point.memory_bytes
+        binds, step_s, memory = WORDS[point.binding], point.step_s, point.memory_bytes
         parts = {part: owed for part, owed in point.columns.items() if owed}
         fits, rate, doubling = point.fits_memory != "no", point.tokens_per_s_per_user, BATCHES.index(batch)
         found.append(
