@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nhalf.answers.commands import whatif as whatif
     from nhalf.answers.decoded import Decoded as Decoded
     from nhalf.answers.decoded import decode as decode
+    from nhalf.answers.decoded import load as load
     from nhalf.answers.measured import fit as fit
     from nhalf.answers.measured import read as read
     from nhalf.answers.study import study as study
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from nhalf.emitted import emit as emit
     from nhalf.evidence.fit import Fit as Fit
     from nhalf.link import Link as Link
-    from nhalf.loading import load as load
     from nhalf.predict.prefill import prefill as prefill
     from nhalf.sample import Sample as Sample
     from nhalf.scenario import Scenario as Scenario
@@ -58,7 +58,7 @@ _HOMES = {
     "decode": "nhalf.answers.decoded",
     "emit": "nhalf.emitted",
     "fit": "nhalf.answers.measured",
-    "load": "nhalf.loading",
+    "load": "nhalf.answers.decoded",
     "prefill": "nhalf.predict.prefill",
     "read": "nhalf.answers.measured",
     "study": "nhalf.answers.study",

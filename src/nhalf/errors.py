@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _SEPARATORS = str.maketrans("", "", " _-")
 _CLOSE_ENOUGH = 0.6
@@ -58,6 +60,37 @@ class WeakEvidenceError(NhalfError):
     """The evidence is too weak to answer from."""
 
     exit_code = 4
+
+
+_FLAG: Final = re.compile(
+    r"--([a-z][a-z0-9-]*)"
+    r"(?: ((?=\S*[A-Z0-9'.])[^\s;,)]*[^\s;,.)]|(?!(?:out|too|alone|instead|here|there)\b)[a-z][\w-]*(?=[,:;)]|\.?$)))?"
+)
+"""A flag, and the value behind it where it looks like one."""
+_KEYWORDS: Final = {"axis": "axes", "layout": "layouts", "option": "options"}
+
+
+@contextmanager
+def in_python() -> Iterator[None]:
+    """Let errors speak of keywords where they would of flags: whoever asks from Python typed none."""
+    try:
+        yield
+    except NhalfError as error:
+        error.where = "model" if error.where == "MODEL" else _keywords(error.where)
+        error.what, error.allowed, error.do = map(_keywords, (error.what, error.allowed, error.do))
+        raise
+
+
+def _keywords(text: str) -> str:
+    """Return a text with keywords for flags, but for those of a command that it names."""
+    return "; ".join(part if "nhalf " in part else _FLAG.sub(_keyword, part) for part in text.split("; "))
+
+
+def _keyword(found: re.Match[str]) -> str:
+    name, value = found[1].replace("-", "_"), found[2]
+    if name == "axis" and value:
+        return f"axes[{value!r}]"
+    return _KEYWORDS.get(name, name) + (f"={value}" if value else "")
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:

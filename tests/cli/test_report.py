@@ -34,7 +34,7 @@ def test_decode_writes_a_page_and_figures_beside_its_answer(tmp_path: Path) -> N
         "notes", "command",
     ]  # fmt: skip
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "What binds, by batch and layout" in drawing.read_text(encoding="utf-8")
+    assert "What takes most time, by batch and layout" in drawing.read_text(encoding="utf-8")
 
 
 def test_one_device_has_no_collective_to_draw(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_pages_of_several_systems_have_a_figure_for_each(tmp_path: Path) -> None
         assert 'id="chart-regime-1"' in text
     assert invoke("plan", "llama-3.1-8b", "--on", "h100-sxm,gb200-nvl72", "-o", str(report)).code == 0
     text = report.read_text(encoding="utf-8")
-    assert "llama-3.1-8b on devices: 8 of h100-sxm and 4 of gb200-nvl72" in text
+    assert "llama-3.1-8b on GPUs: 8 of h100-sxm and 4 of gb200-nvl72" in text
     assert "on gb200-nvl72: --gpus 4: a node" in words(report)
 
 

@@ -103,13 +103,14 @@ def test_the_address_holds_the_whole_question(browser: Browser, served: Served) 
 
 def test_the_tabs_answer(browser: Browser) -> None:
     for tab, says in (("plan", "Run "), ("crossover", "all-reduce"), ("simulate", "ring")):
-        browser.run("document.getElementById('screen').textContent = ''")
         browser.run(f"document.querySelector('[data-tab={tab}]').click()")
         browser.wait("document.getElementById('screen').textContent.length > 20")
-        shown_there = browser.run("document.getElementById('screen').textContent")
+        shown_there = browser.run("document.getElementById('verdict').textContent")
         assert says in shown_there, tab
         words = shlex.split(browser.run("command()"))
-        assert shown_there.startswith(invoke(*words[1:], columns=100).out.splitlines()[0]), words
+        verdict, below = invoke(*words[1:], columns=100).out.split("\n", 1)
+        assert shown_there == verdict, words
+        assert browser.run("document.getElementById('screen').textContent").strip().startswith(below.split("\n")[0])
     browser.run("document.querySelector('[data-tab=step]').click()")
 
 
@@ -183,7 +184,9 @@ def test_the_messages_of_a_collective_are_drawn_and_played(browser: Browser) -> 
     assert browser.run("document.documentElement.scrollWidth") <= 390
     browser.resize(1280, 900)
     browser.run("at(0.5)")
-    assert float(browser.run("document.getElementById('now').getAttribute('x1')")) == pytest.approx(375)
+    assert float(browser.run("document.getElementById('now').getAttribute('x1')")) == pytest.approx(
+        browser.run("30 + document.querySelector('#timeline svg').viewBox.baseVal.width / 2 - 5")
+    )
     browser.run("document.querySelector('[data-tab=step]').click()")
     browser.wait("document.getElementById('other').hidden")
 
@@ -195,6 +198,6 @@ def test_a_dropped_log_is_drawn_with_its_line(browser: Browser) -> None:
     browser.run(f"void dropped(new File(['op,size_bytes,ranks,seconds\\n{rows}'], 'own.csv'))")
     browser.wait("document.querySelectorAll('#curves circle').length === 18")
     assert "all-reduce on 8 ranks" in browser.run("document.getElementById('curves').textContent")
-    assert "100 GB/s" in browser.run("document.getElementById('screen').textContent")
+    assert "100 GB/s" in browser.run("document.getElementById('verdict').textContent")
     browser.run("document.querySelector('[data-tab=step]').click()")
     browser.wait("document.getElementById('other').hidden")

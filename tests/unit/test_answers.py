@@ -7,6 +7,7 @@ import itertools
 import json
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,6 +20,9 @@ from nhalf.breakdown import Term, walk
 from nhalf.cli import asking
 from nhalf.errors import InputError
 from nhalf.report.view import Bars, Brief
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ON = {"on": "h100-sxm", "weights": "fp8"}
 FLAGS = ("--on", "h100-sxm", "--weights", "fp8")
@@ -205,3 +209,39 @@ def test_samples_and_fits_print_in_a_line_and_show_a_table(tmp_path: Path) -> No
     pytest.importorskip("polars", reason="the extra [frames] is not installed")
     assert read.frame().shape == (22, 8)
     assert fitted.frame().shape[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda: nhalf.study("llama-3.1-8b", {"tpp": [1]}, on="h100-sxm"), "axes: there is no axis 'tpp'"),
+        (lambda: nhalf.study("llama-3.1-8b", {"tp": [0]}, on="h100-sxm"), "axes['tp']: '0' is not"),
+        (lambda: nhalf.load("llama-3.1-8b", on="h100-sxm", weights="fp9"), "weights: 'fp9'"),
+        (lambda: nhalf.load("nobody", on="h100-sxm"), "model: the catalogue has no model"),
+        (lambda: nhalf.simulate("all-reduce", ranks=4), "add latency=5us (or link=5us,400GB/s, or on=SYSTEM)"),
+        (lambda: nhalf.compare("llama-3.1-8b", on="h100-sxm", layouts=["tp=4"]), "add layouts='tp=16', or on=A,B"),
+        (lambda: nhalf.plan("llama-3.1-8b", on="h100-sxm", devices=8), "Allowed: gpus, tpot"),
+    ],
+)
+def test_errors_speak_of_keywords_to_whoever_wrote_python(ask: Callable[[], object], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        ask()
+    assert says in str(caught.value)
+    assert "--" not in str(caught.value)
+
+
+def test_a_study_of_nothing_that_fits_shows_no_table_and_counts_in_english() -> None:
+    none = nhalf.study("llama-3.1-405b", {"tp": [1]}, on="h100-sxm")
+    assert none.verdict == "1 point, 1 does not fit in memory; none is left."
+    assert "<table" not in none._repr_html_()
+    floats = nhalf.study("llama-3.1-8b", {"batch": np.array([1.0, 2.0])}, on="h100-sxm")
+    assert "<th" in floats._repr_html_()
+    assert "experts" not in floats._repr_html_()
+
+
+def test_what_changes_would_save_is_in_a_notebook_too() -> None:
+    shown = nhalf.decode("llama-3.1-70b", on="h100-sxm", tp=8, weights="fp8")._repr_html_()
+    assert "2x HBM bandwidth" in shown
+    simulated = nhalf.simulate("all-reduce", ranks=4, size="64KiB", latency="5us", bandwidth="100GB/s")
+    assert "\n" not in repr(simulated)
+    assert "<pre>" in simulated._repr_html_()

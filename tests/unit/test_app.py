@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from tests.cli.command import invoke
 from tests.served import Served
 
@@ -51,6 +52,20 @@ def test_the_panel_has_the_numbers_of_decode(app: Served) -> None:
     assert {each["name"]: each["share"] for each in panel["best"][0]["savings"]} == {
         lever["name"]: lever["gain"] for lever in document["levers"] if lever["batch"] == 1
     }
+
+
+def test_what_is_predicted_is_there_for_prometheus(app: Served) -> None:
+    status, text = app.get("/metrics", {**STEP, "tp": "8", "batch": "16"})
+    assert status == 200
+    (row,) = invoke("decode", "llama-3.1-70b", *FLAGS, "--tp", "8", "--batch", "16", "--json").document["rows"]
+    families = {family.name: family.samples for family in text_string_to_metric_families(text)}
+    steps = {sample.labels["kind"]: sample.value for sample in families["nhalf_step_seconds"]}
+    assert (steps["low"], steps["predicted"], steps["high"]) == (row["low_s"], row["step_s"], row["high_s"])
+    assert steps["floor"] == row["collective_fixed_s"]
+    assert sum(sample.value for sample in families["nhalf_token_seconds"]) == pytest.approx(row["tpot_s"])
+    assert families["nhalf_step_seconds"][0].labels["layout"] == "TP8"
+    assert "nhalf_build_info" in app.get("/metrics")[1]
+    assert app.get("/metrics", {"model": "llama-3.1-8b"})[0] == 400
 
 
 def test_a_slider_is_a_set(app: Served) -> None:

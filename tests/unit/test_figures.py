@@ -19,7 +19,7 @@ from nhalf.report.decode_page import page
 from nhalf.report.figures import figure, latency
 from nhalf.report.figures.bars import Bar, of_bars
 from nhalf.report.figures.pareto import Spot, pareto
-from nhalf.report.figures.regime import edges, levels, regime
+from nhalf.report.figures.regime import WORDS, edges, levels, regime
 from nhalf.report.figures.waterfall import of_parts
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_the_regime_map_says_what_the_rows_say() -> None:
     cells = {(cell["layout"], cell["batch"]): cell for cell in figures()["regime-0"].rows}
     for row in comparison().rows:
         cell = cells[row.layout_name, int(row.batch)]
-        assert cell["binds"] == row.binding
+        assert cell["binds"] == WORDS[row.binding]
         assert cell["tokens_per_s_per_user"] == pytest.approx(row.tokens_per_s_per_user)
         assert cell["fits"] == (row.fits_memory != "no")
 

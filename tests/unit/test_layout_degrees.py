@@ -79,7 +79,7 @@ def test_a_layout_that_can_be_is_let_through(model: str, layout: dict[str, Any])
 def test_weights_wider_than_the_checkpoint_contradict_it(model: str, weights: str) -> None:
     with pytest.raises(InputError, match="wider than") as caught:
         load(model, tp=8, weights=weights)
-    assert caught.value.where == "--weights"
+    assert caught.value.where == "weights"
 
 
 # ---------------------------------------------------------------------------------------------------------- placement

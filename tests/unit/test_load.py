@@ -13,7 +13,7 @@ from nhalf.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-COUNTS = (("batch", "--batch"), ("tp", "--tp"), ("pp", "--pp"), ("cp", "--cp"), ("context", "--context"))
+COUNTS = (("batch", "batch"), ("tp", "tp"), ("pp", "pp"), ("cp", "cp"), ("context", "context"))
 NO_COUNTS: list[Any] = [
     np.array([1.5, 2]), np.array(["a"]), np.array([0]), 1.5, 8.0, float("nan"), float("inf"), True, "8", [8],
     0, -1, 10**30, {}, "",
@@ -24,14 +24,14 @@ NO_CHANGES: list[Any] = [
 ]  # fmt: skip
 WRONG: list[tuple[dict[str, Any], str]] = [
     *(({name: value}, flag) for name, flag in COUNTS for value in NO_COUNTS),
-    *(({name: np.array([1, 2])}, f"--{name}") for name in ("tp", "pp", "cp")),
-    *(({name: None}, f"--{name}") for name in ("tp", "pp", "cp")),
-    *(({"isl": value, "osl": 5}, "--isl") for value in (-100, 0, 100.5, "100", False)),
-    *(({name: value}, f"--{name}") for name in ("weights", "kv", "engine", "library", "mode") for value in NO_TEXTS),
-    *(({name: value}, f"--{name}") for name in ("stack", "links") for value in NO_TEXTS),
-    *(({"set": value}, "--set") for value in NO_CHANGES),
-    *(({"model": value}, "MODEL") for value in (5, None, ["a"], "", "x" * 5000, "y/" + "x" * 5000)),
-    *(({"on": value}, "--on") for value in (5, None, ["h100-sxm"], "", "h100-sxm,h200-sxm")),
+    *(({name: np.array([1, 2])}, name) for name in ("tp", "pp", "cp")),
+    *(({name: None}, name) for name in ("tp", "pp", "cp")),
+    *(({"isl": value, "osl": 5}, "isl") for value in (-100, 0, 100.5, "100", False)),
+    *(({name: value}, name) for name in ("weights", "kv", "engine", "library", "mode") for value in NO_TEXTS),
+    *(({name: value}, name) for name in ("stack", "links") for value in NO_TEXTS),
+    *(({"set": value}, "set") for value in NO_CHANGES),
+    *(({"model": value}, "model") for value in (5, None, ["a"], "", "x" * 5000, "y/" + "x" * 5000)),
+    *(({"on": value}, "on") for value in (5, None, ["h100-sxm"], "", "h100-sxm,h200-sxm")),
 ]
 
 

@@ -71,7 +71,9 @@ def test_lines_end_neither_inside_a_flag_nor_between_a_number_and_its_unit() -> 
 def test_the_first_sentence_ends_before_a_number_or_a_quote_too() -> None:
     for after in ("40 % is", '"TP inside" holds', "The rest"):
         found = text(made(verdict=[f"TP8 gives 1.5 a second. {after}."]))
-        assert f"<strong>TP8 gives 1.5 a second.</strong> {after[:2]}".replace('"', "&#34;") in found
+        answer, more = found.split("</strong>", 1)
+        assert answer.endswith("<strong>TP8 gives 1.5 a second.")
+        assert f"<p>{after[:2]}".replace('"', "&#34;") in more
 
 
 def test_nothing_is_fetched() -> None:
@@ -104,7 +106,8 @@ def test_every_figure_has_words_a_table_and_both_downloads() -> None:
 
 def test_the_answer_the_sources_and_the_command_are_there() -> None:
     found = text()
-    assert "<strong>TP8 is fastest.</strong> What binds is latency." in found
+    assert '<p class="verdict"><strong>TP8 is fastest.</strong></p>' in found
+    assert "<p>What binds is latency.</p>" in found
     assert "<strong>No dot</strong>" in found
     assert "width:100.0%" in found
     assert 'class="kind assumed">assumed<' in found
@@ -157,3 +160,13 @@ def test_other_files_are_refused_before_any_work(tmp_path: Path) -> None:
         export.write(tmp_path / "r.svg", lambda: made(sections=[]), command="nhalf")
     with pytest.raises(InputError, match="cannot "):
         export.write(tmp_path / "no" / "r.png", made, command="nhalf")
+
+
+def test_a_limit_that_would_end_the_process_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = pytest.importorskip("resource", reason="no limits of addresses on this platform")
+    monkeypatch.setenv("NHALF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(limits, "getrlimit", lambda _: (3 << 30, 3 << 30))
+    for name in ("report.html", "figure.svg", "figure.png"):
+        with pytest.raises(InputError, match="a limit allows 3 GiB"):
+            export.write(tmp_path / name, made, command="nhalf link")
+        assert not (tmp_path / name).exists()

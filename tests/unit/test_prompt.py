@@ -204,18 +204,18 @@ def test_bands_and_elasticities_are_those_of_the_prefill() -> None:
     ("choices", "where", "parts"),
     [
         ({"phase": "prefill"}, "--isl", ["length of its prompt"]),
-        ({"phase": "prefill", "isl": 10, "osl": 5}, "--phase prefill", ["--osl 5"]),
-        ({"phase": "prefill", "isl": 10, "context": 5}, "--phase prefill", ["--context 5"]),
+        ({"phase": "prefill", "isl": 10, "osl": 5}, "--phase prefill", ["osl=5"]),
+        ({"phase": "prefill", "isl": 10, "context": 5}, "--phase prefill", ["context=5"]),
         ({"phase": "prefil", "isl": 10}, "--phase", ["Did you mean 'prefill'?"]),
-        ({"chunk": 100}, "--chunk", ["--phase prefill"]),
+        ({"chunk": 100}, "--chunk", ["phase=prefill"]),
         ({"phase": "prefill", "isl": 10, "chunk": 0}, "--chunk", ["whole number"]),
-        ({"kv_transfer": "ib-ndr"}, "--kv-transfer", ["--phase prefill"]),
+        ({"kv_transfer": "ib-ndr"}, "--kv-transfer", ["phase=prefill"]),
         ({"phase": "prefill", "isl": 10, "kv_transfer": "ib"}, "--kv-transfer", ["ib"]),
         ({"phase": "prefill", "isl": 10, "kv_transfer": "5us"}, "--kv-transfer", ["5us"]),
         ({"phase": "prefill", "isl": 10, "kv_transfer": "5us,50GB/s,1"}, "--kv-transfer", ["LATENCY,BANDWIDTH"]),
         ({"phase": "prefill", "isl": 10, "kv_transfer": "5us,0GB/s"}, "--kv-transfer", ["zero"]),
         ({"phase": "prefill", "isl": 10, "kv_transfer": "5,50GB/s"}, "--kv-transfer", ["no unit"]),
-        ({"cp_exchange": "ring"}, "--cp-exchange", ["--cp 2"]),
+        ({"cp_exchange": "ring"}, "--cp-exchange", ["cp=2"]),
         ({"cp_exchange": "tree", "cp": 2}, "--cp-exchange", ["ring"]),
     ],
     ids=str,
@@ -223,6 +223,6 @@ def test_bands_and_elasticities_are_those_of_the_prefill() -> None:
 def test_a_prefill_that_cannot_be_is_refused(choices: dict[str, Any], where: str, parts: list[str]) -> None:
     with pytest.raises(InputError) as caught:
         nhalf.load(DENSE, on="h100-sxm", tp=8, **choices)
-    assert caught.value.where == where
+    assert caught.value.where == where.removeprefix("--").replace("-", "_").replace("phase ", "phase=")
     for part in parts:
         assert part in str(caught.value)

@@ -186,9 +186,9 @@ def test_a_table_is_read_and_its_faults_are_named() -> None:
 @pytest.mark.parametrize(
     ("choices", "where", "part"),
     [
-        ({"exchange": "all-to-all"}, "--exchange", "--attention-dp 8"),
+        ({"exchange": "all-to-all"}, "--exchange", "attention_dp=8"),
         ({"exchange": "everyone", "attention_dp": 8, "ep": 8}, "--exchange", "all-to-all"),
-        ({"skew": 2}, "--skew", "--exchange all-to-all"),
+        ({"skew": 2}, "--skew", "exchange=all-to-all"),
         ({"exchange": "all-to-all", "attention_dp": 8, "ep": 8, "skew": 0}, "--skew", "1 (even)"),
         ({"exchange": "all-to-all", "attention_dp": 8, "ep": 8, "skew": 1e9}, "--skew", "64"),
     ],
@@ -197,7 +197,7 @@ def test_a_table_is_read_and_its_faults_are_named() -> None:
 def test_an_exchange_that_cannot_be_is_refused(choices: dict[str, Any], where: str, part: str) -> None:
     with pytest.raises(InputError) as caught:
         nhalf.load("deepseek-r1", on="h200-sxm", **choices)
-    assert caught.value.where == where
+    assert caught.value.where == where.removeprefix("--").replace("-", "_")
     assert part in str(caught.value)
 
 

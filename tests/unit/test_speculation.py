@@ -80,4 +80,4 @@ def test_a_row_says_both_times() -> None:
 def test_a_draft_that_cannot_be_is_refused(choices: dict[str, Any], where: str) -> None:
     with pytest.raises(InputError) as caught:
         load(**choices)
-    assert caught.value.where == where
+    assert caught.value.where == where.removeprefix("--").replace("-", "_").replace("phase ", "phase=")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nhalf.errors import InputError
-from nhalf.report.view import rows_of
+from nhalf.report.view import Bars, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nhalf.report.view import Bars, Brief, Said
+    from nhalf.report.view import Brief, Said
 
 _COLUMNS = 80
 _COLOURS = ("#1f4e79", "#e07b39", "#b8c4cc", "#7a9e7e")
 """Colours of the stretches of a bar, in their order."""
+_BLOCKS: Final = re.compile("[▏▎▍▌▋▊▉█]+")
+"""A bar within a cell."""
 
 
 class Answer:
@@ -40,7 +43,7 @@ class Answer:
     @property
     def verdict(self) -> str:
         """Return the answer in a sentence or two."""
-        return " ".join(self._view.brief().verdict)
+        return _sentences(self._view.brief())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that `--json` prints."""
@@ -99,7 +102,8 @@ class Answer:
     def __repr__(self) -> str:
         """Return the verdict and the number with its range."""
         brief = self._view.brief()
-        said = [*brief.verdict, brief.number, self.problem]
+        said = [_sentences(brief), brief.number]
+        said += [self.problem] if said[0] not in self.problem else []
         return f"<{type(self).__name__}: {' '.join(each for each in said if each)}>"
 
     def _repr_html_(self) -> str:
@@ -120,19 +124,37 @@ class Answer:
         return getattr(found, name)
 
 
+def _sentences(brief: Brief) -> str:
+    """Return the verdict; of a screen that is one text, its first line."""
+    return " ".join(each.partition("\n")[0] for each in brief.verdict)
+
+
 def html(brief: Brief) -> str:
     """Return a first screen as HTML, every text of it escaped."""
-    parts = [f"<b>{escape(brief.verdict[0])}</b>", *map(escape, [*brief.verdict[1:], brief.number, brief.title])]
+    first, _, text = brief.verdict[0].partition("\n")
+    parts = [f"<b>{escape(first)}</b>", *map(escape, [*brief.verdict[1:], brief.number, brief.title])]
     said = "<br>".join(part for part in parts if part)
-    table = ""
+    table = f"<pre>{escape(text.strip())}</pre>" if text else ""
     if brief.bars is not None:
         table = _bars(brief.bars)
     elif brief.table is not None:
         heads, rows = brief.table
-        table = html_table(heads, [[escape(cell) for cell in row] for row in rows])
+        table = html_table(heads, [[_BLOCKS.sub(_blue, escape(cell)) for cell in row] for row in rows])
+    if brief.savings:
+        told = [f"{100 * each.share:.2g} %" for each in brief.savings]
+        rows = [[each.name, share] for each, share in zip(brief.savings, told, strict=True)]
+        notes = [each.note or ("" if each.told else "within the model's error") for each in brief.savings]
+        table += f"<p>{escape(brief.asked)}</p>" + _bars(
+            Bars(heads=["<change", "saves"], rows=rows, names=[], parts=[[each.share] for each in brief.savings],
+                 remarks=notes)
+        )  # fmt: skip
     below = [*brief.notes, *brief.closing, f"Assumed: {brief.assumed}." if brief.assumed else ""]
-    told = "<br>".join(escape(each) for each in below if each)
-    return f"<div><p>{said}</p>{table}<p>{told}</p></div>"
+    told_below = "<br>".join(escape(each) for each in below if each)
+    return f"<div><p>{said}</p>{table}<p>{told_below}</p></div>"
+
+
+def _blue(found: re.Match[str]) -> str:
+    return f'<span style="color:{_COLOURS[0]}">{found[0]}</span>'
 
 
 def _bars(bars: Bars) -> str:
@@ -156,10 +178,15 @@ def _bars(bars: Bars) -> str:
 
 def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, above: str = "") -> str:
     """Return a table of cells that are HTML; heads of words begin with `<` and stand to the left."""
+    if not rows:
+        return ""
     sides = ["left" if head.startswith("<") else "right" for head in heads]
 
     def line(tag: str, cells: Sequence[str]) -> str:
-        made = (f'<{tag} style="text-align:{side}">{cell}</{tag}>' for side, cell in zip(sides, cells, strict=True))
+        made = (
+            f'<{tag} style="text-align:{side};white-space:nowrap">{cell}</{tag}>'
+            for side, cell in zip(sides, cells, strict=True)
+        )
         return f"<tr>{''.join(made)}</tr>"
 
     body = "".join(line("td", row) for row in rows)

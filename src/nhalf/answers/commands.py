@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf.answers.answer import Answer
 from nhalf.cli import asking
+from nhalf.errors import in_python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 def ask(name: str, *arguments: object, **flags: object) -> Answer:
     """Return the answer of any command: arguments as on its line, flags by their names with `_` for `-`."""
-    return Answer(asking.ask(name, *arguments, **flags))
+    with in_python():
+        return Answer(asking.ask(name, *arguments, **flags))
 
 
 def compare(model: str, *, on: str | Sequence[str], layouts: Sequence[str] = (), **flags: Any) -> Answer:  # noqa: ANN401

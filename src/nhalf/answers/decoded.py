@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from nhalf import loading
 from nhalf.breakdown import Term
+from nhalf.errors import in_python
 from nhalf.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -120,6 +122,9 @@ class Decoded(Term):
         return self.answer._repr_html_() if self.points.count == 1 else f"<p>{repr(self)[1:-1]}</p>"
 
 
+load = in_python()(loading.load)
+
+
 def decode(scenario: Scenario | str, **choices: Any) -> Decoded:  # noqa: ANN401  as nhalf.load
     """Return the decode step of a scenario, or of a model with the choices of `nhalf.load`.
 
@@ -133,7 +138,6 @@ def decode(scenario: Scenario | str, **choices: Any) -> Decoded:  # noqa: ANN401
     InputError
         An unknown name or choice, an unreadable file, an impossible value.
     """
-    from nhalf.loading import load
     from nhalf.predict import step
 
     found = scenario if isinstance(scenario, Scenario) else load(scenario, **choices)

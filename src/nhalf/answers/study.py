@@ -14,11 +14,12 @@ import numpy as np
 from nhalf.answers.answer import html_table
 from nhalf.decide import workers
 from nhalf.decide.grid import Tally
-from nhalf.errors import InputError
+from nhalf.errors import InputError, in_python
 from nhalf.loading import axes as loading
 from nhalf.loading.request import keywords
 from nhalf.report import sweep as report
 from nhalf.report import sweep_file
+from nhalf.report.fields import BY_KEY, PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from nhalf.breakdown import Array
     from nhalf.report.sweep_file import Coded
 
+_SHOWN: Final = ("tpot_s", "tokens_per_s_per_user", "tokens_per_s_per_gpu", "memory_bytes", "binding", "fits_memory")
+"""What a notebook shows of a point besides its axes and the parts of its step."""
 _MOST: Final = 100_000
 """Values of one axis at most."""
 
@@ -85,13 +88,18 @@ class Study:
 
     def _repr_html_(self) -> str:
         """Return the verdict and the fastest point of each value of the first axis."""
-        rows = self.to_dict()["best_by_first_axis"]
-        names = [name for name in rows[0] if not isinstance(rows[0][name], dict | list)] if rows else []
-        cells = [[escape(f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name])) for name in names]
-                 for row in rows]  # fmt: skip
-        return f"<div><b>{escape(self.verdict)}</b>{html_table(names, cells)}</div>"
+        document = self.to_dict()
+        axes, rows = document["axes"], document["best_by_first_axis"]
+        names = [*axes, *(name for name in (*_SHOWN, *PARTS) if name not in axes and any(row[name] for row in rows))]
+        heads = [BY_KEY[name].head if name in BY_KEY else name.rpartition(".")[2] for name in names]
+        cells = [
+            [escape(report.shown(name, row[name]) if name in axes else BY_KEY[name].show(row[name])) for name in names]
+            for row in rows
+        ]
+        return f"<div><p><b>{escape(self.verdict)}</b></p>{html_table(heads, cells)}</div>"
 
 
+@in_python()
 def study(model: str, axes: Mapping[str, object], *, on: str | Sequence[str], **choices: Any) -> Study:  # noqa: ANN401
     """Return every combination of axes, by the names that `nhalf sweep --axis` has, or the path of any input.
 
@@ -136,7 +144,9 @@ def _text(name: str, values: object) -> str:
     if isinstance(values, str) or not isinstance(values, Iterable):
         return str(values)
     listed = values.tolist() if isinstance(values, np.ndarray) else values
-    several = [str(each) for each in islice(listed, _MOST + 1)]
+    several = [
+        str(int(each) if isinstance(each, float) and each.is_integer() else each) for each in islice(listed, _MOST + 1)
+    ]
     if not 0 < len(several) <= _MOST:
         what = "has no values" if not several else f"has over {_MOST} values"
         raise InputError(f"{name} {what}", where="axes", allowed=f"1 to {_MOST} values of an axis")

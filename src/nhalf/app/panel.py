@@ -15,17 +15,16 @@ from nhalf.predict.communication import collective
 from nhalf.report.crossover_brief import floor_line
 from nhalf.report.decode_brief import batch_line
 from nhalf.report.document import number, taken
-from nhalf.report.fields import record
+from nhalf.report.fields import PARTS, record
+from nhalf.report.words import link_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from nhalf.breakdown import Array
-    from nhalf.decide.regime import Crossover
     from nhalf.evidence.fit import Fit
     from nhalf.loading import Loaded
     from nhalf.points import Point
-    from nhalf.scenario import Scenario
     from nhalf.simulate.engine import Run
 
 _SIZES: Final[Array] = np.array([2.0**power for power in range(10, 31)])
@@ -34,6 +33,11 @@ _MAP: Final[Array] = np.array([2.0**power for power in range(11)])
 """Batches of the map of what binds."""
 _SHOWN: Final = 4000
 """Messages of a timeline that a page draws."""
+_KEYS: Final = (
+    "batch", "tp", "step_s", "low_s", "high_s", "tpot_s", "tpot_low_s", "tpot_high_s", "tokens_per_s_per_user",
+    "tokens_per_s_per_gpu", *PARTS, "memory_bytes", "fits_memory", "kind",
+)  # fmt: skip
+"""What the page shows of a layout at a batch."""
 _CURVES: Final = 6
 """Curves of a log that a page draws."""
 SLIDERS: Final = {
@@ -47,24 +51,28 @@ SLIDERS: Final = {
 
 
 def panel(loaded: Loaded) -> dict[str, Any]:
-    """Return what the page shows of some scenarios: rows, what binds, savings, the all-reduce by size, crossovers."""
+    """Return what the page shows of some scenarios: rows, what binds, savings, and the all-reduce of the fastest."""
     layouts = {each.layout.name: each for each in loaded.scenarios}
-    turns = {name: crossover(each) for name, each in layouts.items() if each.layout.tensor_parallel > 1}
     batches = sorted({float(np.mean(each.workload.batch)) for each in loaded.scenarios})
+    every = np.union1d(_MAP, batches)
+    shown, drawn = np.searchsorted(every, batches).tolist(), np.searchsorted(every, _MAP).tolist()
     rows: list[Point] = []
     binds = []
-    for scenario in layouts.values():
-        found = at_batches(scenario, np.array(batches))
-        rows += [found.at(place) for place in range(len(batches))]
-        whole = at_batches(scenario, _MAP)
-        binds.append({"layout": scenario.layout.name, "binding": whole.binding, "fits_memory": whole.fits_memory})
+    for name, scenario in layouts.items():
+        found = at_batches(scenario, every)
+        rows += [found.at(place) for place in shown]
+        binding, fits = found.binding, found.fits_memory
+        binds.append({"layout": name, "binding": [binding[place] for place in drawn],
+                      "fits_memory": [fits[place] for place in drawn]})  # fmt: skip
     rows.sort(key=lambda row: row.batch)
     inputs = dict(loaded.scenarios[0].inputs())
+    tied = [_tied([row for row in rows if row.batch == batch]) for batch in batches]
     return {
-        "rows": [{**record(row), "layout": row.layout_name} for row in rows],
-        "best": [_best([row for row in rows if row.batch == batch], batch, turns) for batch in batches],
+        "rows": [{**record(row, _KEYS), "layout": row.layout_name} for row in rows],
+        "best": [_best(batch, found) for batch, found in zip(batches, tied, strict=True)],
         "map": {"batches": _MAP.tolist(), "layouts": binds},
-        "all_reduce": [_curve(layouts[name], found) for name, found in turns.items()],
+        **_all_reduce(_fastest(tied[-1])),
+        "in_node": link_name(loaded.scenarios[0].system, "intra_node"),
         "sliders": [
             {"path": path, "name": name, "value": float(np.mean(inputs[path])) if path in inputs else None}
             for path, name in SLIDERS.items()
@@ -74,25 +82,26 @@ def panel(loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _best(rows: Sequence[Point], batch: float, turns: Mapping[str, Crossover]) -> dict[str, Any]:
-    """Return which layouts are fastest at a batch, in the words of decode, and what would save time there."""
-    tied = [rows[index] for index in best([None if row.fits_memory == "no" else row.step_s for row in rows])]
-    if not tied:
-        return {"batch": batch, "layouts": [], "savings": []}
-    fastest = min(tied, key=lambda row: row.step_s)
-    turn = turns.get(fastest.layout_name)
-    count = fastest.scenario.transformer.block_count
-    lines = [] if turn is None else [
-        floor_line(count, turn.floor_s, fastest.accepted_tokens), batch_line(fastest, turn)
-    ]  # fmt: skip
+def _tied(rows: Sequence[Point]) -> list[Point]:
+    """Return the rows within the model's error of the fastest that fits in memory."""
+    return [rows[index] for index in best([None if row.fits_memory == "no" else row.step_s for row in rows])]
+
+
+def _fastest(tied: Sequence[Point]) -> Point | None:
+    """Return the fastest of some rows, None where there is none."""
+    return min(tied, key=lambda row: row.step_s, default=None)
+
+
+def _best(batch: float, tied: Sequence[Point]) -> dict[str, Any]:
+    """Return which layouts are fastest at a batch, and what would save time there."""
+    fastest = _fastest(tied)
+    found = sorted(levers(fastest.scenario), key=lambda each: -each.gain) if fastest else []
     return {
         "batch": batch,
         "layouts": [row.layout_name for row in tied],
-        "fastest": fastest.layout_name,
-        "lines": lines,
+        "fastest": fastest and fastest.layout_name,
         "savings": [
-            {"name": each.name, "path": each.path, "share": each.gain, "told": each.gain > TIE}
-            for each in sorted(levers(fastest.scenario), key=lambda each: -each.gain)
+            {"name": each.name, "path": each.path, "share": each.gain, "told": each.gain > TIE} for each in found
         ],
     }
 
@@ -132,14 +141,22 @@ def measured(fit: Fit) -> list[dict[str, Any]]:
     return [each for each in curves if len(each["sizes_bytes"]) > 1]
 
 
-def _curve(scenario: Scenario, found: Crossover) -> dict[str, Any]:
-    """Return the all-reduce of a layout by size, the message of one sequence, and where it turns."""
+def _all_reduce(fastest: Point | None) -> dict[str, Any]:
+    """Return the all-reduce of the fastest layout by size and where it turns, and what decode says of both."""
+    if fastest is None or fastest.tp == 1:
+        return {"all_reduce": None, "lines": []}
+    scenario = fastest.scenario
+    found = crossover(scenario)
     times = np.asarray(collective(scenario, Op.ALL_REDUCE, scenario.layout.tensor_group, _SIZES).value)
+    blocks = scenario.transformer.block_count
     return {
-        "tp": scenario.layout.tensor_parallel,
-        "sizes_bytes": _SIZES.tolist(),
-        "times_s": np.broadcast_to(times, _SIZES.shape).tolist(),
-        "message_bytes_per_sequence": found.message_bytes_per_sequence,
-        "half_size_bytes": number(found.half_size_bytes),
-        "kind": found.kind,
+        "all_reduce": {
+            "tp": fastest.tp,
+            "sizes_bytes": _SIZES.tolist(),
+            "times_s": np.broadcast_to(times, _SIZES.shape).tolist(),
+            "message_bytes_per_sequence": found.message_bytes_per_sequence,
+            "half_size_bytes": number(found.half_size_bytes),
+            "kind": found.kind,
+        },
+        "lines": [floor_line(blocks, found.floor_s, fastest.accepted_tokens), batch_line(fastest, found)],
     }

@@ -25,6 +25,7 @@ from nhalf.catalog import overlay, store
 from nhalf.engines import ENGINES
 from nhalf.errors import InputError, NhalfError
 from nhalf.files.reading import only
+from nhalf.live.exporter import CONTENT, predicted
 from nhalf.printable import shown
 from nhalf.report import glossary
 from nhalf.report.export import bundle
@@ -39,10 +40,8 @@ if TYPE_CHECKING:
 
 STATIC: Final = Path(__file__).with_name("static")
 _LOCAL: Final = ("127.0.0.1", "localhost", "[::1]", "::1")
-_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'"
-    "; frame-src 'self'"
-)
+_POLICY: Final = ("default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+                  "connect-src 'self'; frame-src 'self'")  # fmt: skip
 _ALONE: Final = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"
@@ -80,6 +79,7 @@ def application(settings: Settings) -> Starlette:
             Route("/", _page),
             Route("/names", _names),
             Route("/panel", _panel),
+            Route("/metrics", _metrics),
             Route("/pictures", _pictures),
             Route("/timeline", _timeline),
             Route("/screen/{command}", _screen),
@@ -215,6 +215,14 @@ def _panel(request: Request) -> dict[str, Any]:
 
 
 @_guarded
+def _metrics(request: Request) -> Response:
+    """Return what is predicted of a question as metrics of Prometheus, of nothing where nothing is asked."""
+    settings: Settings = request.app.state.settings
+    found = checked("decode", _given(request), settings.opened)
+    return PlainTextResponse(predicted(scenarios(found).scenarios if found else ()), media_type=CONTENT)
+
+
+@_guarded
 def _pictures(request: Request) -> Response:
     """Return the interconnect in eight pictures, as a page of its own."""
     settings: Settings = request.app.state.settings
@@ -271,9 +279,8 @@ async def _file(request: Request) -> Response:
     async for part in request.stream():
         body += part
         if len(body) > _LARGEST_FILE:
-            return JSONResponse(
-                {"error": "the file is too large for a page: run nhalf on it", "code": 2}, status_code=413
-            )
+            large = {"error": "the file is too large for a page: run nhalf on it", "code": 2}
+            return JSONResponse(large, status_code=413)
 
     def work(request: Request) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:

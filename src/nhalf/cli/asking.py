@@ -59,8 +59,9 @@ def _words(command: click.Command, flags: Mapping[str, object]) -> list[str]:
     words: list[str] = []
     for key, value in flags.items():
         if key not in known:
+            names = ", ".join(name for name in known if name not in ("help", "detail", "json", "csv", "md"))
             raise InputError(
-                f"there is no {key!r}", where=f"nhalf.{command.name}", do=did_you_mean(key, known) or "see its help"
+                f"there is no {key!r}", where=f"nhalf.{command.name}", allowed=names, do=did_you_mean(key, known)
             )
         words += _word(known[key], "--" + key.replace("_", "-"), value)
     return words

@@ -20,7 +20,8 @@ from nhalf.report import topo as report
 
 @click.command(cls=Grouped)
 @click.argument("source")
-@click.option("--on", "system", metavar="SYSTEM", help="A system with these GPUs: says how fast an NVLink is.")
+@click.option("--on", "--like", "system", metavar="SYSTEM",
+              help="A system with these GPUs: says how fast an NVLink is.")  # fmt: skip
 @click.option(
     "--pcie", type=Count(), metavar="N", help=f"Generation of the slots: {', '.join(map(str, GENERATIONS))}.  [assumed]"
 )

@@ -12,13 +12,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
 
 from nhalf.errors import InputError
-from nhalf.live.split import excess
+from nhalf.live.split import BEYOND, PREFILL, WORDS, excess
+from nhalf.points import points
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from nhalf.live.answer import Answer
+    from nhalf.points import Point
+    from nhalf.scenario import Scenario
 
 CONTENT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _FAMILIES: Final = {
@@ -36,17 +39,40 @@ _WAIT_S: Final = 5.0
 
 def exposition(answers: Sequence[Answer]) -> str:
     """Return the metrics of some servers as a page in the text format."""
+    return written(
+        (name, {"server": each.name, **labels}, value) for each in answers for name, labels, value in _samples(each)
+    )
+
+
+def written(samples: Iterable[tuple[str, Mapping[str, str], float]]) -> str:
+    """Return samples, each a family, its labels and a value, as a page in the text format."""
     rows: dict[str, list[str]] = {name: [] for name in _FAMILIES}
-    for each in answers:
-        for name, labels, value in _samples(each):
-            if math.isfinite(value):
-                rows[name].append(f"{name}{_labels({'server': each.name, **labels})} {value!r}")
+    for name, labels, value in samples:
+        if math.isfinite(value):
+            rows[name].append(f"{name}{_labels(labels)} {value!r}")
     lines = ["# HELP nhalf_build_info The version of nhalf.", "# TYPE nhalf_build_info gauge",
              f'nhalf_build_info{{version="{VERSION}"}} 1.0']  # fmt: skip
-    for name, samples in rows.items():
-        if samples:
-            lines += [f"# HELP {name} {_FAMILIES[name]}", f"# TYPE {name} gauge", *samples]
+    for name, cells in rows.items():
+        if cells:
+            lines += [f"# HELP {name} {_FAMILIES[name]}", f"# TYPE {name} gauge", *cells]
     return "\n".join(lines) + "\n"
+
+
+def predicted(scenarios: Iterable[Scenario]) -> str:
+    """Return what is predicted of scenarios as a page in the text format, in the families of the watcher."""
+    return written(sample for each in scenarios for sample in _forecast(points(each).at(0)))
+
+
+def _forecast(row: Point) -> Iterable[tuple[str, Mapping[str, str], float]]:
+    """Yield the samples of one prediction."""
+    of = {"model": row.model, "system": row.system, "layout": row.layout_name, "batch": f"{row.batch:g}"}
+    kinds = {"predicted": row.step_s, "low": row.low_s, "high": row.high_s, "floor": row.columns["collective_fixed"]}
+    for kind, value in kinds.items():
+        yield "nhalf_step_seconds", {**of, "kind": kind}, value
+    words = {**WORDS, "collective_transfer": BEYOND, "prefill": PREFILL}
+    for name, owed in row.columns.items():
+        if owed > 0:
+            yield "nhalf_token_seconds", {**of, "part": words[name], "kind": "predicted"}, owed / row.accepted_tokens
 
 
 def _samples(found: Answer) -> Iterable[tuple[str, Mapping[str, str], float]]:

@@ -13,7 +13,7 @@ from nhalf.report.figures.gains import Gain, curves, gains
 from nhalf.report.figures.regime import regime
 from nhalf.report.page import Card, Constant, Meter, Page, Section, constants, notes
 from nhalf.report.view import percent
-from nhalf.report.words import binding_word, joined
+from nhalf.report.words import binding_word, joined, load_of, mostly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,12 +63,13 @@ def page(found: Sequence[Purchase], defaults: Sequence[Default] = (), warnings: 
         ),
         Section(
             key="regime",
-            title="What binds, now and with each option",
+            title="What takes most time, now and with each option",
             lead="An option that leaves the colours as they are leaves the bottleneck where it is.",
             figures=[_map(each, f"regime-{at}") for at, each in numbered],
         ),
         Section(
             key="tornado",
+            expert=True,
             title="What the step hangs on before anything is bought",
             lead="How far the step moves when an input moves by one per cent.",
             figures=[
@@ -79,6 +80,7 @@ def page(found: Sequence[Purchase], defaults: Sequence[Default] = (), warnings: 
     ]  # fmt: skip
     return Page(
         title=f"What to change for {befores[0].transformer.name} on {joined([each.system.name for each in befores])}",
+        workload=load_of(befores[0], found[0].batches),
         verdict=[text for each in found for text in _told(each, several=several)],
         cards=[_card(each, batch) for each in found for batch in each.batches],
         sections=[section for section in sections if section.figures],
@@ -119,7 +121,7 @@ def _card(found: Purchase, batch: int) -> Card:
     return Card(
         label=f"{_title(found, batch)}: now",
         number=f"{units.format_time(before.step_s)} per step",
-        beside=(f"{count(before.tokens_per_s_per_user)} tokens/s per user, mostly {binding_word(before)}",),
+        beside=(f"{count(before.tokens_per_s_per_user)} tokens/s per user, {mostly(before.binding)}",),
         meters=[
             Meter(label=each.option.name, share=each.gain or 0.0,
                   text=f"{percent(each.gain or 0.0)}{'' if each.above_model_error else ' ?'}")

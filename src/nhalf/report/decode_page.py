@@ -26,7 +26,7 @@ from nhalf.report.figures.topology import topology
 from nhalf.report.figures.waterfall import waterfall
 from nhalf.report.page import Card, Page, Section, constants, meters, notes
 from nhalf.report.verdict import said
-from nhalf.report.words import binding_word, joined, unit, whole
+from nhalf.report.words import binding_word, joined, load_of, mostly, unit, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,13 +63,14 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
         ),
         Section(
             key="regime",
-            title="What binds, by batch and layout",
+            title="What takes most time, by batch and layout",
             lead="The colour is the largest part of the step. Where it changes, so does what is worth buying.",
             figures=_maps(comparison),
         ),
         *_collectives(comparison),
         Section(
             key="topology",
+            expert=True,
             title="Where the layout lies on the machine",
             lead="The largest layout of each system. A group that leaves its node pays for the slower links, too.",
             figures=_sketches(comparison),
@@ -87,6 +88,7 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
         ),
         Section(
             key="tornado",
+            expert=True,
             title="What the answer hangs on",
             lead="How far the step moves when an input moves by one per cent.",
             figures=[
@@ -98,6 +100,7 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
     scenario = fastest.scenario
     return Page(
         title=f"{scenario.transformer.name} on {joined(list(dict.fromkeys(panel.system for panel in panels)))}",
+        workload=load_of(scenario, sorted({row.batch for row in comparison.rows})),
         verdict=[text for text in said(comparison) if text],
         cards=[_card(panel) for panel in running],
         sections=[section for section in sections if section.figures],
@@ -150,10 +153,10 @@ def _card(panel: Panel) -> Card:
         label=f"{panel.system}, batch {panel.batch:g}: {row.layout_name}",
         number=f"{units.format_time(row.step_s)} per {unit(row)}",
         beside=(
-            f"80 % band {units.format_time(row.low_s)} to {units.format_time(row.high_s)}",
-            f"{count(row.tokens_per_s_per_user)} tokens/s per user, mostly {binding_word(row)}",
+            f"80 % range {units.format_time(row.low_s)} to {units.format_time(row.high_s)}",
+            f"{count(row.tokens_per_s_per_user)} tokens/s per user, {mostly(row.binding)}",
         ),
-        meters=meters(panel.levers),
+        meters=meters(panel.levers, row.scenario.system),
     )
 
 
@@ -211,6 +214,7 @@ def _collectives(comparison: Comparison) -> list[Section]:
         ),
         Section(
             key="algorithms",
+            expert=True,
             title="Which algorithm, at which size",
             lead="Laws of the links alone, without software; what was measured stands beside them.",
             figures=drawn,

@@ -92,7 +92,7 @@ def write(path: str | Path, make: Callable[[], Page], *, command: str) -> None:
             write_text(target, html(page, command=command, bundle=bundled.result()))
         return
     drawing = _spec(_section(make(), target))
-    converter: Any = needed("vl_convert", "vl-convert-python")
+    converter = _converter()
     if target.suffix.lower() == ".svg":
         write_text(target, shown(converter.vegalite_to_svg(drawing)))
         return
@@ -105,7 +105,7 @@ def bundle() -> str:
     Raises
     ------
     InputError
-        vl-convert is not installed.
+        vl-convert is not installed, or may not have the addresses that it reserves.
     """
     converter: Any = needed("vl_convert", "vl-convert-python")
     direct = _DIRECT.format(converter.get_vega_version())
@@ -115,6 +115,7 @@ def bundle() -> str:
         text = kept.read_text(encoding="utf-8")
         if text.endswith(_END):
             return text
+    converter = _converter()
     try:
         made: str = converter.javascript_bundle(direct)
     except ValueError:
@@ -126,6 +127,28 @@ def bundle() -> str:
     return made
 
 
+def _converter() -> Any:  # noqa: ANN401  a module
+    """Return vl-convert, which would end the whole process where it cannot reserve the addresses of its heap.
+
+    Raises
+    ------
+    InputError
+        It is not installed, or a limit is below what it reserves.
+    """
+    with contextlib.suppress(ImportError):  # no such limits on Windows
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY and limit < _ADDRESSES:
+            raise InputError(
+                f"drawing reserves 64 GiB of addresses (not memory), and a limit allows {limit / 2**30:.3g} GiB",
+                where="-o", do="set ulimit -v unlimited, or take --json, --csv or --md",
+            )  # fmt: skip
+    return needed("vl_convert", "vl-convert-python")
+
+
+_ADDRESSES: Final = 65 << 30
+"""Bytes of addresses that a process needs in which V8 starts: vl-convert 1.9 fails with 63.9 GiB and runs with 65.3."""
 _END: Final = "\n/* end */"
 """The last letters of a bundle: one that was cut short is made again."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -36,7 +37,7 @@ def page(answer: Answer) -> Page:
     notes += [f"not read: {skip.file}{f':{skip.line}' if skip.line else ''}: {skip.why}" for skip in answer.fit.skipped]
     if len(curves) > len(drawn):
         notes.insert(0, _left_out(curves, len(drawn)))
-    files = list(dict.fromkeys(curve.series.key.file for curve in curves if curve.series.key.file))
+    files = list(dict.fromkeys(Path(curve.series.key.file).name for curve in curves if curve.series.key.file))
     return Page(
         title=f"Fit of {', '.join(files[:_FEW])}{' and more' if len(files) > _FEW else ''}" if files else "Fit",
         verdict=[

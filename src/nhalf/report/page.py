@@ -18,6 +18,7 @@ from nhalf.catalog.files import sources
 from nhalf.printable import shown, shown_json
 from nhalf.report.figures.figure import config, needed
 from nhalf.report.view import percent
+from nhalf.report.words import input_name, link_name
 from nhalf.version import VERSION
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from nhalf.loading import Default
     from nhalf.report.figures.figure import Figure
     from nhalf.scenario import Scenario
+    from nhalf.system import System
 
 
 MATTERS: Final = 0.01
@@ -80,6 +82,8 @@ class Section:
     figures: Sequence[Figure] = ()
     table: Table | None = None
     code: Sequence[Code] = ()
+    expert: bool = False
+    """Whether it is folded: what only some readers want."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +104,15 @@ def constants(scenario: Scenario, shares: Mapping[str, float], system: str = "")
     ]
 
 
-def meters(levers: Sequence[Lever]) -> list[Meter]:
+def meters(levers: Sequence[Lever], system: System) -> list[Meter]:
     """Return what a wider and a quicker link would save, and the best of the other changes."""
+    link = link_name(system, "intra_node")
     links = [lever for lever in levers if lever.path.startswith("system.fabric")]
     others = sorted((lever for lever in levers if lever not in links), key=lambda lever: -lever.gain)
-    return [Meter(label=lever.name, share=lever.gain, text=percent(lever.gain)) for lever in (*links, *others[:1])]
+    return [
+        Meter(label=lever.name.replace("in-node link", link), share=lever.gain, text=percent(lever.gain))
+        for lever in (*links, *others[:1])
+    ]
 
 
 def notes(warnings: Sequence[str], defaults: Sequence[Default]) -> list[str]:
@@ -114,9 +122,10 @@ def notes(warnings: Sequence[str], defaults: Sequence[Default]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """All that is shown: `verdict` in paragraphs, of which the first is the answer."""
+    """All that is shown: `verdict` in paragraphs, of which the first sentence is the answer; `workload` is of what."""
 
     title: str
+    workload: str = ""
     verdict: Sequence[str]
     cards: Sequence[Card] = ()
     sections: Sequence[Section] = ()
@@ -142,16 +151,19 @@ def html(page: Page, *, command: str, bundle: str) -> str:
     environment = jinja.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
                                     finalize=_printable)  # fmt: skip
     environment.filters |= {"prose": prose, "code": code}
-    matter, rest = _constants(page.constants)
+    matter, others = _constants(page.constants)
+    answer, after = _first_sentence(page.verdict[0]) if page.verdict else ("", "")
+    rest = ("", after.strip())
     text: str = environment.get_template("page.html").render(
         page=page,
-        verdict=[_first_sentence(paragraph) for paragraph in page.verdict],
+        answer=answer,
+        more=[rest, *map(_first_sentence, page.verdict[1:])] if rest[1] else [*map(_first_sentence, page.verdict[1:])],
         command=command,
         bundle=bundle,
         drawings=_for_script({figure.key: _drawing(figure) for figure in page.figures}),
         tables={figure.key: _as_table(figure.rows) for figure in page.figures},
         matter=matter,
-        rest=rest,
+        rest=others,
         version=VERSION,
         catalog=store.catalog_version(),
     )
@@ -231,6 +243,7 @@ def _shown(constant: Constant) -> dict[str, str]:
     if datum.low is not None and datum.high is not None:
         interval = " to ".join(units.format_value(end, datum.unit) for end in (datum.low, datum.high))
     return {
+        "name": input_name(constant.path.rpartition(": ")[2]),
         "path": constant.path,
         "value": units.format_value(datum.value, datum.unit),
         "interval": interval,

@@ -27,7 +27,7 @@ from nhalf.report.plan_words import (
     verdict,
     why,
 )
-from nhalf.report.words import binding_word, joined, span
+from nhalf.report.words import binding_word, joined, load_of, mostly, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,8 +68,8 @@ def page(plans: Sequence[tuple[Plan, Asked]], comparison: str = "") -> Page:
         ),
         Section(
             key="regime",
-            title="What binds, by batch and devices of a replica",
-            lead="The best layout for each number of devices that one replica takes. The batch is that of a replica.",
+            title="What takes most time, by batch and GPUs of a replica",
+            lead="The best layout for each number of GPUs that one replica takes. The batch is that of a replica.",
             figures=[_map(plan, f"regime-{at}") for at, (plan, _, _) in enumerate(answered)],
         ),
     ]
@@ -78,6 +78,7 @@ def page(plans: Sequence[tuple[Plan, Asked]], comparison: str = "") -> Page:
     scenarios = [shown.scenario for _, _, shown in answered]
     return Page(
         title=_title(plans, scenarios),
+        workload=load_of(scenarios[0]) if scenarios else "",
         verdict=[*([comparison] if comparison else []), *told],
         cards=[_card(plan, shown) for plan, _, shown in answered],
         sections=sections,
@@ -93,9 +94,9 @@ def _title(plans: Sequence[tuple[Plan, Asked]], scenarios: Sequence[Scenario]) -
     counts = {plan.gpus for plan, _ in plans}
     if len(counts) > 1:
         each = joined([f"{plan.gpus} of {asked.system}" for plan, asked in plans])
-        return f"{scenarios[0].transformer.name} on devices: {each}"
+        return f"{scenarios[0].transformer.name} on GPUs: {each}"
     systems = joined([asked.system for _, asked in plans])
-    return f"{scenarios[0].transformer.name} on {plans[0][0].gpus} devices of {systems}"
+    return f"{scenarios[0].transformer.name} on {plans[0][0].gpus} GPUs of {systems}"
 
 
 def _told(plan: Plan, asked: Asked, *, several: bool) -> list[str]:
@@ -119,7 +120,7 @@ def _card(plan: Plan, shown: Choice) -> Card:
     first = shown.ttft_s
     beside = [
         f"{units.format_time(shown.tpot_s)} per token, {count(shown.tokens_per_s_per_user)} tokens/s per user",
-        f"80 % band of a token {span(*shown.band_s)}{kept(plan, shown)}",
+        f"80 % range of a token {span(*shown.band_s)}{kept(plan, shown)}",
     ]
     if first is not None:
         beside.append(
@@ -128,14 +129,14 @@ def _card(plan: Plan, shown: Choice) -> Card:
     cost = shown.cost_per_mtoken(plan.wish.price_per_hour)
     if cost is not None:
         beside.append(f"{units.format_money(cost)} per million tokens")
-    beside.append(f"mostly {binding_word(shown)}")
+    beside.append(mostly(shown.binding))
 
     kind = "" if plan.chosen is not None else " (nearest: misses the limits)"
     return Card(
         label=f"{scenario.system.name}: {name(shown.layout)}, batch {shown.batch}{kind}",
         number=f"{count(shown.tokens_per_s_per_gpu)} tok/s/GPU",
         beside=tuple(beside),
-        meters=meters(levers(scenario)),
+        meters=meters(levers(scenario), scenario.system),
     )
 
 

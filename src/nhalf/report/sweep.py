@@ -114,11 +114,12 @@ def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas,
 
 def verdict(grid: Grid, tally: Tally) -> str:
     """Return the verdict: how many points, which is fastest, and which axes make no difference there."""
-    text = f"{tally.points} points"
+    text = "1 point" if tally.points == 1 else f"{tally.points} points"
     if tally.points > tally.legal:
         text += f", {tally.points - tally.legal} not legal"
     if tally.legal > tally.fitting:
-        text += f", {tally.legal - tally.fitting} do not fit in memory"
+        left = tally.legal - tally.fitting
+        text += f", {left} {'does' if left == 1 else 'do'} not fit in memory"
     if tally.best is None:
         return f"{text}; none is left."
     still = idle(grid, tally.best.axes)

@@ -11,13 +11,14 @@ from nhalf.loading.changes import unit_of
 from nhalf.report.fields import count
 from nhalf.report.figures.figure import COLUMNS
 from nhalf.report.figures.lines import Dot, lines
+from nhalf.report.figures.regime import WORDS
 from nhalf.report.figures.stacks import Stack, stacks
 from nhalf.report.figures.tiles import Tile, tiles
 from nhalf.report.page import Card, Page, Section, Table, constants, notes
 from nhalf.report.sweep import shown
 from nhalf.report.sweep import verdict as of_tally
 from nhalf.report.view import percent
-from nhalf.report.words import binding_word, joined
+from nhalf.report.words import joined, mostly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +54,10 @@ def page(grid: Grid, tally: Tally, defaults: Sequence[Default], *, warnings: Seq
             figures=[figure for name in words if (figure := _bars(grid, at, name)) is not None],
         ),
         Section(
-            key="map", title="What binds, over two axes", lead=_through(tally, at), figures=_maps(grid, at, varied)
+            key="map",
+            title="What takes most time, over two axes",
+            lead=_through(tally, at),
+            figures=_maps(grid, at, varied),
         ),
         Section(
             key="reasons",
@@ -111,7 +115,7 @@ def _cards(grid: Grid, tally: Tally) -> list[Card]:
         Card(
             label=", ".join(f"{short(name)} {_value(name, value)}" for name, value in moving.items()) or "Step",
             number=f"{units.format_time(tally.best.numbers['step_s'])} per step",
-            beside=(f"the fastest of {tally.fitting} points that fit, mostly {binding_word(tally.best)}",),
+            beside=(f"the fastest of {tally.fitting} points that fit, {mostly(tally.best.binding)}",),
         )
     ]
 
@@ -127,7 +131,7 @@ def _tips(spot: Spot) -> tuple[tuple[str, str], ...]:
         if value > 0
     )
     return (
-        ("takes most time", binding_word(spot)), ("per user", f"{count(spot.tokens_per_s_per_user)} tokens/s"),
+        ("binds", WORDS.get(spot.binding, "")), ("per user", f"{count(spot.tokens_per_s_per_user)} tokens/s"),
         ("per GPU", f"{count(spot.tokens_per_s_per_gpu)} tokens/s"), ("fits", spot.fits_memory), *parts,
     )  # fmt: skip
 
@@ -205,7 +209,8 @@ def _map(grid: Grid, at: Mapping[str, Value], across: str, down: str, key: str) 
     kept = {across: set(columns[:: -(-len(columns) // _ACROSS)]), down: set(rows[:: -(-len(rows) // _DOWN)])}
     found = [
         Tile(
-            across=_value(across, spot.axes[across]), down=_value(down, spot.axes[down]), binds=spot.binding,
+            across=_value(across, spot.axes[across]), down=_value(down, spot.axes[down]),
+            binds=WORDS.get(spot.binding, ""),
             per_user=spot.tokens_per_s_per_user if spot.numbers else 0.0, fits=spot.fits_memory != "no",
             tips=tuple(tip for tip in _tips(spot) if tip[0] not in ("binds", "per user")),
         )

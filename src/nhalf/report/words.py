@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from nhalf.loading import Default
     from nhalf.points import Point
+    from nhalf.scenario import Scenario
     from nhalf.system import System
 
 
@@ -95,6 +96,54 @@ _IN_NODE: Final = {
     (Topology.TORUS, ("tpu",)): "ICI",
 }  # fmt: skip
 """What links inside a node are called, by how they hang together and by the architectures of the devices."""
+
+
+INPUTS: Final = {
+    "memory_bandwidth_bytes_per_s": "HBM bandwidth", "memory_efficiency": "share of HBM speed",
+    "streaming_efficiency": "share of HBM speed in a copy", "kv_efficiency": "KV read efficiency",
+    "expert_efficiency": "share of HBM speed, experts", "layer_time_s": "per-layer overhead",
+    "step_time_s": "per-step overhead", "sequence_time_s": "per-sequence overhead",
+    "quantised_input_layer_factor": "overhead of quantised layers", "expert_layer_factor": "overhead of expert layers",
+    "latent_layer_factor": "overhead of latent attention", "linear_layer_factor": "overhead of linear attention",
+    "sparse_layer_factor": "overhead of sparse attention", "flop_efficiency": "share of peak arithmetic",
+    "prefill_efficiency": "share in prefill", "expert_prefill_efficiency": "share in prefill, experts",
+    "fp8_exponent": "what fp8 gains in arithmetic", "software_factor": "kernel software of collectives",
+    "collective_excess_s": "waiting in the model, each collective", "routing_concentration": "how uneven routing is",
+    "unsharded_share": "work that TP leaves whole", "curve_factor": "doubt about measured curves",
+    "tuner_factor": "doubt about the library's times", "kv_bytes": "bytes of a number in the KV cache",
+    "bf16_flop_per_s": "bf16 arithmetic", "fp8_flop_per_s": "fp8 arithmetic", "fp4_flop_per_s": "fp4 arithmetic",
+    "memory_bytes": "memory of a GPU", "context_tokens": "context",
+}  # fmt: skip
+"""Inputs in words, by the last part of their paths."""
+_TIERS: Final = {"intra_node": "inside the node", "inter_node": "across nodes", "inter_rack": "across racks"}
+
+
+def input_name(path: str) -> str:
+    """Return an input in words; of a library's many constants, its own name."""
+    *above, last = path.split(".")
+    plain = last.removesuffix("_bytes_per_s").removesuffix("_s").replace("_", " ")
+    if above and above[-1] in _TIERS:
+        return f"{plain} {_TIERS[above[-1]]}"
+    if last in INPUTS:
+        return INPUTS[last]
+    return " ".join([*(each.replace("_", " ") for each in above[2:] or above[1:]), plain])
+
+
+def load_of(scenario: Scenario, batches: Sequence[float] = ()) -> str:
+    """Return in a line what runs: batches, lengths, dtypes and the engine."""
+    workload, stack = scenario.workload, scenario.stack
+    told = [f"batch {joined([f'{each:g}' for each in batches])}"] if batches else []
+    prompts, answers = (float(np.mean(each)) for each in (workload.prompt_tokens, workload.output_tokens))
+    lengths = f"prompts of {whole_number(prompts)}" + (f", answers of {whole_number(answers)}" if answers else "")
+    told.append(f"{lengths} tokens" if prompts else f"context {whole_number(float(np.mean(workload.context_tokens)))}")
+    told += [f"{workload.weight_dtype} weights", f"{workload.kv_dtype} KV cache", stack.engine]
+    return ", ".join([*told, "CUDA graphs" if stack.mode == "graph" else f"{stack.mode} mode"])
+
+
+def mostly(binding: str) -> str:
+    """Return what most of a step goes to, by the word for what binds it."""
+    column = {"latency": "collective_fixed", "bandwidth": "collective_transfer", "hand-over": "hand_over"}
+    return f"most of it {COSTS[column.get(binding, binding)]}"
 
 
 def span(low_s: float, high_s: float) -> str:

@@ -9,8 +9,10 @@ const NAMES = {weights: "weights", experts: "expert weights", kv: "KV cache", co
 const BINDING = {latency: "collective_fixed", bandwidth: "collective_transfer", "hand-over": "hand_over"};
 const TABS = {step: "Step", plan: "Plan", buy: "Buy", crossover: "Crossover", pictures: "Eight pictures", simulate: "Simulate", fit: "Fit", doctor: "Doctor", trace: "Trace"};
 const TITLES = {...TABS, pictures: "The interconnect, in eight pictures"};
-const FILES = ["fit", "doctor", "trace"];
-const EXTRA = {plan: "gpus=8", simulate: "op=all-reduce&ranks=8&size=64KiB&latency=5us&bandwidth=100GB/s&algorithm=ring"};
+const FILES = {fit: "A log of nccl-tests, OSU, perftest or another tool: latency, bandwidth, and the size where both count alike.",
+  doctor: "A log of nccl-tests or another tool: is it normal, and what is likely wrong where it is not.",
+  trace: "A trace of PyTorch's profiler or of Nsight: what communication costs, and who waits for whom."};
+const EXTRA = {plan: "--gpus 8", simulate: "all-reduce --ranks 8 --size 64KiB --latency 5us --bandwidth 100GB/s --algorithm ring"};
 const DEGREES = ["tp", "pp", "ep", "attention_dp", "batch"];
 let names = {}, base = {}, tab = "step", asked = 0, panel = null, plan = [], moments = null, playing = 0;
 
@@ -37,16 +39,32 @@ function parameters() {
   if (form.quantised_all_reduce.checked) found.set("quantised_all_reduce", "fp8");
   return found;
 }
+// The field of a tab holds words as on the command line, an argument without a flag first.
+const field = () => $("extra").querySelector("input");
+function extra() {
+  const [first, ...flags] = (" " + field().value.trim()).split(" --");
+  const found = new URLSearchParams(first.trim() ? {op: first.trim()} : {});
+  for (const each of flags) {
+    const [name, ...value] = each.trim().split(/[\s=]+/);
+    if (name) found.append(name.replaceAll("-", "_"), value.join(" ").replace(/^'(.*)'$/, "$1") || "true");
+  }
+  return found;
+}
+const flagged = (found) => [...found].map(([name, value]) => name === "op" ? value : `--${name.replaceAll("_", "-")}${value === "true" ? "" : " " + (/\s/.test(value) ? `'${value}'` : value)}`).join(" ");
 // What a tab asks for: that, without what the command finds itself, and with what stands in its own field.
 function asking() {
   const given = tab === "simulate" ? new URLSearchParams() : parameters();
   const left = {plan: ["tp", "batch"], buy: ["tp"], pictures: ["tp", "batch"], crossover: [...given.keys()].filter((name) => !["model", "on"].includes(name))};
   for (const name of left[tab] ?? []) given.delete(name);
-  if (tab !== "step") for (const [name, value] of new URLSearchParams($("extra").querySelector("input").value)) given.set(name, value);
+  if (tab !== "step") {
+    const own = extra();
+    for (const name of own.keys()) given.delete(name);
+    for (const [name, value] of own) given.append(name, value);
+  }
   return given;
 }
 function command() {
-  if (FILES.includes(tab)) return `nhalf ${tab} FILE`;
+  if (tab in FILES) return `nhalf ${tab} FILE`;
   if (tab === "pictures") return `nhalf lab --model ${form.model.value} --on ${form.on.value} -o pictures.html`;
   const given = asking(), first = tab === "simulate" ? "op" : "model";
   const words = ["nhalf", tab === "step" ? "decode" : tab, given.get(first)];
@@ -92,7 +110,9 @@ async function update() {
   label();
   $("step").hidden = tab !== "step";
   $("other").hidden = tab === "step";
+  document.body.dataset.tab = tab;
   for (const button of $("tabs").children) button.toggleAttribute("aria-current", button.dataset.tab === tab);
+  if ($("tabs").scrollWidth > $("tabs").clientWidth) document.querySelector("[aria-current]").scrollIntoView({inline: "center", block: "nearest"});
   try {
     if (tab !== "step") return await screen(mine);
     const found = await fetched("panel?" + asking());
@@ -103,7 +123,7 @@ async function update() {
   } catch (error) { if (mine === asked) $("problem").textContent = error.message; }
 }
 async function screen(mine) {
-  const file = FILES.includes(tab);
+  const file = tab in FILES;
   $("drop").hidden = !file;
   $("fitted").hidden = true;
   $("pictures").hidden = tab !== "pictures";
@@ -111,7 +131,10 @@ async function screen(mine) {
   $("extra").hidden = file || ["crossover", "pictures"].includes(tab);
   $("verdict").textContent = TITLES[tab];
   $("range").textContent = $("crossover").textContent = $("problem").textContent = "";
-  if (file) { $("screen").textContent = "Drop a log or a trace: it stays on this machine."; return; }
+  $("wanted").textContent = FILES[tab] ?? "";
+  field().placeholder = tab === "buy" ? "--option hbm=x1.5" : "";
+  $("screen").textContent = file ? "What is read here stays on this machine." : "...";
+  if (file) { $("layouts").hidden = $("played").hidden = true; return; }
   $("layouts").hidden = tab !== "plan" || !plan.length;
   if (tab === "plan") layouts(mine);
   $("played").hidden = tab !== "simulate";
@@ -123,12 +146,18 @@ async function screen(mine) {
     return;
   }
   const found = await fetched("screen/" + tab + "?" + asking());
-  if (mine === asked) $("screen").textContent = [...found.warnings, found.text, found.problem].filter(Boolean).join("\n");
+  if (mine === asked) answered(found);
+}
+// The first line of a screen is its verdict.
+function answered(found) {
+  const [first, ...rest] = found.text.split("\n");
+  $("verdict").textContent = first;
+  $("problem").textContent = [...found.warnings, found.problem].filter(Boolean).join(" ");
+  $("screen").textContent = rest.join("\n").trimStart();
 }
 // The layouts of a plan: a click puts one into the options, where "copy as command" finds it; without it all are back.
 async function layouts(mine) {
-  const extra = new URLSearchParams($("extra").querySelector("input").value);
-  if (!extra.has("tp")) {
+  if (!extra().has("tp")) {
     try {
       const found = await fetched("api/plan?" + asking());
       if (mine !== asked) return;
@@ -136,27 +165,29 @@ async function layouts(mine) {
     } catch { plan = []; }
   }
   $("layouts").hidden = !plan.length;
-  points(extra);
+  points(extra());
 }
-function points(extra) {
+function points(own) {
   if (!plan.length) return;
   const at = (row, key) => row["tokens_per_s_per_" + key];
   const ends = (key) => [Math.min(...plan.map((row) => at(row, key))) / 1.1, Math.max(...plan.map((row) => at(row, key))) * 1.1];
   const [left, right] = ends("user"), [low, high] = ends("gpu");
-  const x = (row) => log(at(row, "user"), left, right, 60, 690), y = (row) => log(at(row, "gpu"), high, low, 14, 250);
-  const chosen = (row) => extra.has("tp") && DEGREES.every((key) => extra.get(key) === String(row[key]));
+  const end = wide(), across = (value) => log(value, left, right, 60, end - 10), up = (value) => log(value, high, low, 22, 250);
+  const x = (row) => across(at(row, "user")), y = (row) => up(at(row, "gpu"));
+  const chosen = (row) => own.has("tp") && DEGREES.every((key) => own.get(key) === String(row[key]));
   const dots = plan.map((row, i) => `<circle data-place="${i}" tabindex="0" role="button" cx="${x(row)}" cy="${y(row)}" r="${row.pareto ? 6 : 4}" class="${row.pareto ? "" : "behind"}${chosen(row) ? " chosen" : ""}" ` +
     `aria-label="${escaped(row.layout)}, batch ${row.batch}"><title>${escaped(row.layout)}, batch ${row.batch}: ${three(at(row, "user"))} tokens/s per user, ${three(at(row, "gpu"))} per GPU${row.meets === "no" ? ", misses a limit" : ""}</title></circle>`).join("");
-  $("points").innerHTML = svg(700, 280, `<text x="4" y="22">${three(high)}</text><text x="4" y="252">${three(low)} per GPU</text><text x="60" y="276">${three(left)}</text><text x="690" y="276" text-anchor="end">${three(right)} tokens/s per user</text>${dots}`,
+  const lines = axes(ticks(left, right, 6, three), ticks(low, high, 6, three), across, up, [60, end - 10, 22, 250]);
+  $("points").innerHTML = svg(end, 290, `${lines}<text x="4" y="12">tokens/s per GPU</text><text x="${end - 10}" y="284" text-anchor="end">tokens/s per user</text>${dots}`,
     `${plan.length} layouts and batches`);
 }
 function chose(event) {
   const row = plan[event.target.dataset?.place];
   if (!row) return;
-  const field = $("extra").querySelector("input"), extra = new URLSearchParams(field.value);
-  const same = extra.has("tp") && DEGREES.every((key) => extra.get(key) === String(row[key]));
-  for (const key of DEGREES) if (same) extra.delete(key); else extra.set(key, row[key]);
-  field.value = extra;
+  const own = extra();
+  const same = own.has("tp") && DEGREES.every((key) => own.get(key) === String(row[key]));
+  for (const key of DEGREES) if (same) own.delete(key); else own.set(key, row[key]);
+  field().value = flagged(own);
   update();
 }
 // The messages of a simulated collective: drawn pale, and in full as far as the clock has come.
@@ -167,15 +198,15 @@ async function timeline(mine) {
     moments = found;
   } catch { if (mine === asked) { moments = null; $("played").hidden = true; } return; }
   const {ranks, end_s, messages} = moments, high = Math.max(5, Math.min(26, 420 / ranks)), every = Math.ceil(14 / high);
-  const x = (t) => 60 + 630 * t / end_s, bottom = 10 + ranks * high;
+  const end = wide(), x = (t) => 60 + (end - 70) * t / end_s, bottom = 10 + ranks * high;
   const bar = (rank, half, begin, end, fill, says) => `<rect x="${x(begin).toFixed(2)}" y="${(8 + rank * high + half * high * 0.45).toFixed(2)}" width="${Math.max(x(end) - x(begin), 0.6).toFixed(2)}" height="${(high * 0.42).toFixed(2)}" fill="${fill}" stroke="var(--card)" stroke-width="0.4"><title>${says}</title></rect>`;
   const bars = messages.map(([from, to, begin, end, size]) => {
     const says = `rank ${from} to rank ${to}: ${bytes(size)}, ${time(begin)} to ${time(end)}`;
     return bar(from, 0, begin, end, "#0072B2", says) + bar(to, 1, begin, end, "#E69F00", says);
   }).join("");
   const names = Array.from({length: Math.ceil(ranks / every)}, (_, i) => `<text x="54" y="${8 + i * every * high + high * 0.6}" text-anchor="end">rank ${i * every}</text>`).join("");
-  $("timeline").innerHTML = svg(700, bottom + 22, `${names}<g opacity="0.15">${bars}</g><clipPath id="until"><rect x="0" y="0" width="700" height="${bottom}"/></clipPath><g clip-path="url(#until)">${bars}</g>` +
-    `<line id="now" y1="4" y2="${bottom}" stroke="#D55E00" stroke-width="1.5"/><text x="60" y="${bottom + 16}">0</text><text x="690" y="${bottom + 16}" text-anchor="end">${time(end_s)}</text>`,
+  $("timeline").innerHTML = svg(end, bottom + 22, `${names}<g opacity="0.15">${bars}</g><clipPath id="until"><rect x="0" y="0" width="${end}" height="${bottom}"/></clipPath><g clip-path="url(#until)">${bars}</g>` +
+    `<line id="now" y1="4" y2="${bottom}" stroke="#D55E00" stroke-width="1.5"/><text x="60" y="${bottom + 16}">0</text><text x="${end - 10}" y="${bottom + 16}" text-anchor="end">${time(end_s)}</text>`,
     `${moments.algorithm}: ${messages.length} messages of ${ranks} ranks in ${time(end_s)}`);
   cancelAnimationFrame(playing);
   at(1);
@@ -183,8 +214,8 @@ async function timeline(mine) {
 function at(share) {
   $("clock").value = share;
   $("moment").textContent = time(share * moments.end_s);
-  const x = 60 + 630 * share;
-  document.querySelector("#until rect").setAttribute("width", share < 1 ? x : 700);
+  const end = $("timeline").querySelector("svg").viewBox.baseVal.width, x = 60 + (end - 70) * share;
+  document.querySelector("#until rect").setAttribute("width", share < 1 ? x : end);
   for (const end of ["x1", "x2"]) $("now").setAttribute(end, x);
 }
 function play() {
@@ -195,20 +226,22 @@ function play() {
 }
 async function dropped(file) {
   if (!file) return;
+  $("verdict").textContent = TITLES[tab];
+  $("problem").textContent = "";
   $("screen").textContent = "Reading " + file.name + " ...";
   $("fitted").hidden = true;
   try {
     const found = await fetched("file/" + tab, {method: "POST", body: file});
     fitted(found.curves);
-    $("screen").textContent = [...found.warnings, found.text, found.problem].filter(Boolean).join("\n");
-  } catch (error) { $("screen").textContent = error.message; }
+    answered(found);
+  } catch (error) { $("problem").textContent = error.message; $("screen").textContent = ""; }
 }
 function fitted(curves) {
   $("fitted").hidden = !curves.length;
   if (!curves.length) return;
   const sizes = curves.flatMap((each) => each.sizes_bytes), times = curves.flatMap((each) => each.times_s);
   const [left, right, low, high] = [Math.min(...sizes), Math.max(...sizes), Math.min(...times) / 1.3, Math.max(...times) * 1.3];
-  const x = (n) => log(n, left, right, 60, 690), y = (t) => log(Math.min(Math.max(t, low), high), high, low, 14, 240);
+  const end = wide(), x = (n) => log(n, left, right, 60, end - 10), y = (t) => log(Math.min(Math.max(t, low), high), high, low, 14, 240);
   const colours = Object.values(COLOURS);
   const drawn = curves.map((each, i) => {
     const at = each.sizes_bytes.map((n, j) => [x(n), y(each.times_s[j])]), fill = colours[(i + 5) % colours.length];
@@ -217,9 +250,23 @@ function fitted(curves) {
       at.map(([cx, cy], j) => `<circle cx="${cx}" cy="${cy}" r="3" fill="${fill}"><title>${escaped(each.name)}: ${bytes(each.sizes_bytes[j])}, ${time(each.times_s[j])}</title></circle>`).join("");
   }).join("");
   const key = curves.map((each, i) => `<span><i style="background:${colours[(i + 5) % colours.length]}"></i>${escaped(each.name)}</span>`).join("");
-  $("curves").innerHTML = `<div class="key">${key}</div>` + svg(700, 268, `<text x="4" y="22">${time(high)}</text><text x="4" y="240">${time(low)}</text><text x="60" y="262">${bytes(left)}</text><text x="690" y="262" text-anchor="end">${bytes(right)}</text>${drawn}`, curves.map((each) => each.name).join(", "));
+  $("curves").innerHTML = `<div class="key">${key}</div>` + svg(end, 268, `${axes(binary(left, right), ticks(low, high, 6, time), x, y, [60, end - 10, 14, 240])}${drawn}`, curves.map((each) => each.name).join(", "));
 }
 // ---- drawing
+// A figure across the page is drawn as wide as that is, so that its words are as large as the page's.
+const wide = () => Math.max(320, $("other").clientWidth - 30);
+// Values of 1, 2 and 5 between two ends, as many as there is room for.
+function ticks(low, high, most, shown) {
+  const all = [];
+  for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++) for (const each of [1, 2, 5]) { const value = each * 10 ** power; if (value >= low && value <= high) all.push(value); }
+  const few = all.length > most ? all.filter((value) => /^1/.test(value.toExponential(0))) : all;
+  return few.filter((_, i) => i % Math.ceil(few.length / most) === 0).map((value) => [value, shown(value)]);
+}
+// Lines and words of the axes of a figure whose scales are logarithms.
+const axes = (across, up, x, y, [left, right, top, bottom]) =>
+  up.map(([value, says]) => `<line x1="${left}" x2="${right}" y1="${y(value)}" y2="${y(value)}" class="axis"/><text x="${left - 6}" y="${y(value) + 4}" text-anchor="end">${says}</text>`).join("") +
+  across.map(([value, says]) => `<line x1="${x(value)}" x2="${x(value)}" y1="${top}" y2="${bottom}" class="axis"/><text x="${x(value)}" y="${bottom + 16}" text-anchor="middle">${says}</text>`).join("");
+const binary = (low, high) => [0, 1, 2, 3, 4, 5, 6, 7].map((i) => 2 ** (5 * i)).filter((value) => value >= low && value <= high).map((value) => [value, bytes(value)]);
 const svg = (width, height, inner, says) => `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(says)}">${inner}</svg>`;
 const log = (value, low, high, from, to) => from + (to - from) * Math.log(value / low) / Math.log(high / low || 2);
 function draw(found) {
@@ -227,24 +274,23 @@ function draw(found) {
   const top = rows.find((row) => row.layout === best.fastest);
   $("verdict").textContent = top ? `${top.layout} is fastest: ${three(1e3 * top.tpot_s)} ms per token, ${three(top.tokens_per_s_per_user)} tokens/s per user.` : "No layout fits in memory.";
   $("range").textContent = top ? `80 % range: ${three(1e3 * top.tpot_low_s)} to ${three(1e3 * top.tpot_high_s)} ms, at batch ${three(batch)}. ` + (best.layouts.length > 1 ? `Within the model's error: ${best.layouts.filter((x) => x !== top.layout).join(", ")}.` : "") : "";
-  const turn = found.all_reduce.find((each) => top && each.tp === top.tp);
-  $("crossover").textContent = (best.lines ?? []).join(" ");
+  $("crossover").textContent = found.lines.join(" ");
   curve(rows, top);
   bars(rows, top);
-  reduce(found.all_reduce, turn, batch);
+  reduce(found.all_reduce, batch);
   map(found.map, batch);
-  $("advice").innerHTML = found.best.map(savings).join("");
+  $("advice").innerHTML = found.best.map((each) => savings(each, found.in_node)).join("");
   numbers(found.rows);
   $("assumed").innerHTML = found.defaults.map((each) => `<li>${escaped(each.flag)} ${escaped(each.value)}: ${escaped(each.reason)}</li>`).join("");
 }
 function curve(rows, top) {
   const high = Math.max(...rows.map((row) => row.tpot_high_s)), low = Math.min(...rows.map((row) => row.tpot_low_s));
-  const x = (i) => 50 + 340 * (i + 0.5) / rows.length, y = (v) => log(v, high * 1.05, low * 0.95, 12, 178);
+  const x = (i) => 50 + 340 * (i + 0.5) / rows.length, y = (v) => log(v, high * 1.05, low * 0.95, 20, 178);
   const line = rows.map((row, i) => `${x(i)},${y(row.tpot_s)}`).join(" ");
   const marks = rows.map((row, i) => `<line x1="${x(i)}" x2="${x(i)}" y1="${y(row.tpot_low_s)}" y2="${y(row.tpot_high_s)}" stroke="#8887" stroke-width="7"/>` +
     `<circle cx="${x(i)}" cy="${y(row.tpot_s)}" r="4" fill="${row.fits_memory === "no" ? "none" : "var(--accent)"}" stroke="var(--accent)"><title>${row.layout}: ${three(1e3 * row.tpot_s)} ms${row.fits_memory === "no" ? ", does not fit" : ""}</title></circle>` +
     `<text x="${x(i)}" y="198" text-anchor="middle" class="${row === top ? "strong" : ""}">${row.layout}</text>` +
-    `<text x="${x(i) + 8}" y="${y(row.tpot_s) - 5}">${three(1e3 * row.tpot_s)}</text>`).join("");
+    `<text x="${x(i)}" y="${y(row.tpot_high_s) - 5}" text-anchor="middle">${three(1e3 * row.tpot_s)}</text>`).join("");
   $("curve").innerHTML = svg(400, 204, `<text x="4" y="14">ms</text><polyline points="${line}" fill="none" stroke="var(--accent)" stroke-width="1.5"/>${marks}`,
     rows.map((row) => `${row.layout} ${three(1e3 * row.tpot_s)} ms`).join(", "));
 }
@@ -260,17 +306,17 @@ function bars(rows, top) {
   $("bars").innerHTML = `<div class="key">${used.map((part) => `<span data-word="${NAMES[part]}"><i style="background:${COLOURS[part]}"></i>${NAMES[part]}</span>`).join("")}</div>` +
     svg(400, rows.length * high + 4, made, "parts of a step by layout");
 }
-function reduce(found, turn, batch) {
+function reduce(turn, batch) {
   if (!turn) { $("reduce").innerHTML = "<p class='quiet'>One GPU has no all-reduce.</p>"; return; }
   const sizes = turn.sizes_bytes, low = Math.min(...turn.times_s) / 1.5, high = Math.max(...turn.times_s);
   const x = (v) => log(v, sizes[0], sizes.at(-1), 50, 390), y = (v) => log(v, high, low, 12, 170);
   const message = Math.min(Math.max(turn.message_bytes_per_sequence * batch, sizes[0]), sizes.at(-1));
   const half = turn.half_size_bytes ? `<line x1="${x(turn.half_size_bytes)}" x2="${x(turn.half_size_bytes)}" y1="12" y2="170" class="axis" stroke-dasharray="3"/><text x="${x(turn.half_size_bytes) + 3}" y="22">n_1/2 ${bytes(turn.half_size_bytes)}</text>` : "";
-  const ticks = [2 ** 10, 2 ** 20, 2 ** 30].map((v) => `<text x="${x(v)}" y="186" text-anchor="middle">${bytes(v)}</text>`).join("");
-  $("reduce").innerHTML = svg(400, 190, `${half}${ticks}<text x="4" y="${y(high) + 4}">${time(high)}</text><text x="4" y="166">${time(low * 1.5)}</text>` +
+  const lines = axes(binary(sizes[0], sizes.at(-1)), ticks(low, high, 5, time), x, y, [50, 390, 12, 170]);
+  $("reduce").innerHTML = svg(400, 190, `${lines}${half}` +
     `<polyline fill="none" stroke="var(--accent)" stroke-width="1.5" points="${sizes.map((v, i) => x(v) + "," + y(turn.times_s[i])).join(" ")}"/>` +
     `<line x1="${x(message)}" x2="${x(message)}" y1="12" y2="170" stroke="#D55E00" stroke-width="2"/><text x="${x(message) + 4}" y="164" class="strong">${bytes(message)} at batch ${three(batch)}</text>`,
-    `all-reduce over ${turn.tp} GPUs, ${turn.kind}`) + `<p class="quiet">TP${turn.tp}, ${turn.kind}.</p>`;
+    `all-reduce over ${turn.tp} GPUs, ${turn.kind}`) + `<p class="quiet">TP${turn.tp}, ${turn.kind}; n_1/2 is where latency and bytes count alike.</p>`;
 }
 function map(found, batch) {
   const part = (word) => BINDING[word] ?? word;
@@ -281,10 +327,10 @@ function map(found, batch) {
       const out = each.fits_memory[i] === "no";
       return `<td style="background:${out ? "transparent" : COLOURS[part(word)]}" title="${each.layout}, batch ${found.batches[i]}: ${out ? "does not fit" : NAMES[part(word)]}"></td>`; }).join("")}</tr>`).join("") + "</table></div>";
 }
-function savings(best) {
+function savings(best, link) {
   const most = Math.max(...best.savings.map((each) => each.share), 1e-9);
   return `<section class="card"><h2>What would save time at batch ${three(best.batch)}${best.fastest ? ", " + best.fastest : ""}</h2>` +
-    best.savings.filter((each) => each.share > 1e-4).slice(0, 7).map((each) => `<div class="save${each.told ? "" : " faint"}" title="${each.told ? "" : "within the model's error"}"><span>${escaped(each.name)}</span><span>${three(100 * each.share)} %</span><span class="track"><b style="width:${100 * each.share / most}%"></b></span></div>`).join("") + "</section>";
+    best.savings.filter((each) => each.share > 1e-4).slice(0, 7).map((each) => `<div class="save${each.told ? "" : " faint"}" title="${each.told ? "" : "within the model's error"}"><span>${escaped(each.name.replace("in-node link", link))}</span><span>${three(100 * each.share)} %</span><span class="track"><b style="width:${100 * each.share / most}%"></b></span></div>`).join("") + "</section>";
 }
 function numbers(rows) {
   const keys = ["layout", "batch", "step_s", "low_s", "high_s", "tpot_s", "tokens_per_s_per_user", "tokens_per_s_per_gpu", "weights_s", "experts_s", "kv_s", "compute_s", "launch_s", "collective_fixed_s", "collective_transfer_s", "hand_over_s", "prefill_s", "memory_bytes", "fits_memory", "kind"];
@@ -309,7 +355,7 @@ function listen() {
   form.model.addEventListener("change", soon);
   $("reset").addEventListener("click", () => { for (const slider of form.querySelectorAll("[data-path]")) slider.value = 0; update(); });
   $("copy").addEventListener("click", async () => { try { await navigator.clipboard.writeText(command()); $("copy").textContent = "Copied"; } catch { $("word").textContent = command(); } });
-  $("extra").querySelector("input").addEventListener("change", update);
+  field().addEventListener("change", update);
   $("drop").querySelector("input").addEventListener("change", (event) => dropped(event.target.files[0]));
   $("play").addEventListener("click", () => { if (moments) play(); });
   $("clock").addEventListener("input", (event) => { cancelAnimationFrame(playing); if (moments) at(Number(event.target.value)); });
@@ -334,9 +380,9 @@ async function begin() {
   $("sliders").insertAdjacentHTML("beforeend", Object.entries(names.sliders).map(([path, name]) =>
     `<label>${escaped(name)} <span class="value"></span><input type="range" data-path="${path}" min="-4" max="4" step="0.125" value="0" list="middle"></label>`).join("") + '<datalist id="middle"><option value="0"></option></datalist>');
   $("tabs").innerHTML = Object.entries(TABS).map(([key, name]) => `<button type="button" data-tab="${key}">${name}</button>`).join("");
-  $("tabs").addEventListener("click", (event) => { const chosen = event.target.dataset.tab; if (chosen) { tab = chosen; $("extra").querySelector("input").value = EXTRA[tab] ?? ""; update(); } });
+  $("tabs").addEventListener("click", (event) => { const chosen = event.target.dataset.tab; if (chosen) { tab = chosen; field().value = EXTRA[tab] ?? ""; update(); } });
   restore();
-  $("extra").querySelector("input").value = EXTRA[tab] ?? "";
+  field().value = EXTRA[tab] ?? "";
   listen();
   await machine();
   document.body.dataset.ready = "yes";

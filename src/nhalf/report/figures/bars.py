@@ -9,7 +9,7 @@ from nhalf import units
 from nhalf.report.figures import figure
 from nhalf.report.figures.figure import BLUE, GREY, ORANGE, Figure, altair, data
 from nhalf.report.view import percent
-from nhalf.report.words import whole
+from nhalf.report.words import input_name, link_name, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def tornado(scenario: Scenario, elasticities: Mapping[str, float], key: str) -> 
             ("source", origin.source),
         )
         colour = ORANGE if value > 0 else BLUE
-        bars.append(Bar(name=path, value=value, label=f"{value:+.2f}", colour=colour, tips=tips))
+        bars.append(Bar(name=input_name(path), value=value, label=f"{value:+.2f}", colour=colour, tips=tips))
     return of_bars(
         bars,
         key=key,
@@ -64,9 +64,10 @@ def levers(panel: Panel, key: str) -> Figure:
     """Return what each change would save of the fastest layout's step."""
     row = panel.fastest
     found = sorted(panel.levers, key=lambda lever: -lever.gain)
+    link = link_name(row.scenario.system, "intra_node")
     bars = [
         Bar(
-            name=lever.name,
+            name=lever.name.replace("in-node link", link),
             value=lever.gain,
             label=percent(lever.gain),
             colour=BLUE if lever.path.startswith("system.fabric") else GREY,

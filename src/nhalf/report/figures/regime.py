@@ -30,7 +30,8 @@ _CELL: Final = 34
 _PALE: Final = 0.25
 _LETTERS: Final = 13
 """Letters of a layout's name in one line beside the map; longer names take more lines."""
-_COLOURS: Final = {BINDING[name]: colour for name, (_, colour) in COLUMNS.items()}
+_COLOURS: Final = dict(COLUMNS.values())
+WORDS: Final = {BINDING[name]: word for name, (word, _) in COLUMNS.items()}
 
 
 def regime(layouts: Mapping[str, Scenario], turns: Mapping[str, float], *, key: str, title: str) -> Figure:
@@ -51,7 +52,7 @@ def regime(layouts: Mapping[str, Scenario], turns: Mapping[str, float], *, key: 
     words = list(dict.fromkeys(cell["binds"] for cell in cells))
     colour = alt.Color(
         "binds:N", scale=alt.Scale(domain=words, range=[_COLOURS[word] for word in words]),
-        legend=alt.Legend(columns=4, columnPadding=10),
+        legend=alt.Legend(columns=3, columnPadding=10),
     )  # fmt: skip
     told = [
         "layout",
@@ -107,7 +108,7 @@ def _cells(name: str, scenario: Scenario) -> list[dict[str, Any]]:
     found = []
     for place, batch in enumerate(kept):
         point = here.at(place)
-        binds, step_s, memory = point.binding, point.step_s, point.memory_bytes
+        binds, step_s, memory = WORDS[point.binding], point.step_s, point.memory_bytes
         parts = {part: owed for part, owed in point.columns.items() if owed}
         fits, rate, doubling = point.fits_memory != "no", point.tokens_per_s_per_user, BATCHES.index(batch)
         found.append(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.predict.step import BINDING
 from nhalf.report.fields import count
 from nhalf.report.figures import figure
 from nhalf.report.figures.figure import COLUMNS, Figure, altair, data, tips
@@ -18,7 +17,7 @@ _TILE: Final = 30
 _PALE: Final = 0.25
 _LETTERED: Final = 14
 """Columns up to which a tile has room for its number."""
-_COLOURS: Final = {BINDING[name]: colour for name, (_, colour) in COLUMNS.items()}
+_COLOURS: Final = dict(COLUMNS.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,5 +100,12 @@
   document.addEventListener("scroll", () => { tip.hidden = true; }, {passive: true});
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
 
-  window.nhalf = {views, csv: (key) => csv(drawings[key].rows), svg, ready: Promise.all(drawn).then(() => true)};
+  // What only some readers want is drawn open, where its width is known, and folded then; paper holds everything.
+  const folded = [...document.querySelectorAll("details.expert")];
+  const unfold = (open) => { for (const each of folded) each.open = open; };
+  addEventListener("beforeprint", () => unfold(true));
+  addEventListener("afterprint", () => unfold(false));
+  document.addEventListener("toggle", (event) => { if (event.target.open) dispatchEvent(new Event("resize")); }, true);
+
+  window.nhalf = {views, csv: (key) => csv(drawings[key].rows), svg, ready: Promise.all(drawn).then(() => { unfold(false); return true; })};
 })();
