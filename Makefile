@@ -3,7 +3,7 @@
 #   make demo    the first example of the README, and how one answer of each other command begins
 #   make test    lint, types, import floors, tests
 #   make fuzz    100,000 damaged inputs and odd options, for an hour or two
-#   make bench   speed budgets (studies that need data are scripts in tests/bench)
+#   make bench   speed beside its goals (studies that need data are scripts in tests/bench)
 #   make format  let ruff rewrite what it can
 #   make docs    the documentation as a site in build/site, to be opened without a network
 #   make clean   remove .venv, caches and builds
@@ -79,7 +79,8 @@ fuzz: $(DEV)
 	$(BIN)/python -m tests.fuzz.campaign --inputs 100000 --workers $(WORKERS)
 
 bench: $(DEV)
-	@$(BIN)/python tests/bench/speed.py
+	@for study in speed bulk_speed predict_speed plan_speed simulate_speed; do \
+	  echo; echo "tests/bench/$$study.py"; PYTHONPATH=. $(BIN)/python tests/bench/$$study.py; done
 
 # The site's generator has a file of pins of its own: no command and no test of nhalf needs it.
 SITE := .venv/.site-$(KEY)
