@@ -124,6 +124,24 @@ def test_it_is_quiet_asks_nobody_else_and_names_every_control(browser: Browser, 
     assert unnamed == []
 
 
+def test_a_tab_shows_the_controls_that_its_command_has_and_takes_its_flags(browser: Browser) -> None:
+    seen = "[...document.querySelectorAll('#controls [name], #controls [data-path]')].filter(c => c.checkVisibility())"
+    for tab, count in (("crossover", 2), ("simulate", 0)):
+        browser.run(f"document.querySelector('[data-tab={tab}]').click()")
+        browser.wait("document.getElementById('screen').textContent.length > 20")
+        assert browser.run(f"{seen}.length") == count
+    field = "document.querySelector('#extra input')"
+    browser.run(f"{field}.value = 'all-gather --ranks 4 --size 1MiB --latency 2us --bandwidth 50GB/s --algorithm ring'")
+    browser.run(f"{field}.dispatchEvent(new Event('change'))")
+    browser.wait("document.getElementById('screen').textContent.includes('all-gather of 1 MiB on 4 ranks')")
+    assert browser.run("command()").startswith("nhalf simulate all-gather --ranks 4 --size 1MiB")
+    browser.run(f"{field}.value = 'all-reduce --ranks 0'")
+    browser.run(f"{field}.dispatchEvent(new Event('change'))")
+    browser.wait("document.getElementById('problem').textContent.includes('--ranks')")
+    browser.run("document.querySelector('[data-tab=step]').click()")
+    browser.wait("document.getElementById('other').hidden")
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_fits(browser: Browser, width: int, tmp_path: Path) -> None:
     browser.resize(width, 900)
