@@ -143,7 +143,7 @@ def scaling(panel: Panel, key: str) -> Figure:
     ]  # fmt: skip
     return stacks(
         bars, key=key, title=f"{panel.system}, batch {panel.batch:g}", axis=f"time of a {whole(rows[0])}",
-        note="* within 5 % of the fastest that fits. Thin line: the 80 % band. Pale: does not fit in memory.",
+        note="* within 5 % of the fastest that fits. Thin line: the 80 % range. Pale: does not fit in memory.",
     )  # fmt: skip
 
 
