@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from nhalf.answers.measured import read as read
     from nhalf.answers.study import study as study
     from nhalf.breakdown import Term as Term
+    from nhalf.emitted import Emitted as Emitted
+    from nhalf.emitted import emit as emit
     from nhalf.evidence.fit import Fit as Fit
     from nhalf.link import Link as Link
     from nhalf.predict.prefill import prefill as prefill
@@ -39,20 +41,22 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 __all__ = [
-    "Answer", "Decoded", "Fit", "Link", "Sample", "Scenario", "Term", "__version__", "buy", "compare",
-    "crossover", "decode", "doctor", "fit", "load", "plan", "prefill", "read", "simulate", "study", "trace",
+    "Answer", "Decoded", "Emitted", "Fit", "Link", "Sample", "Scenario", "Term", "__version__", "buy", "compare",
+    "crossover", "decode", "doctor", "emit", "fit", "load", "plan", "prefill", "read", "simulate", "study", "trace",
     "whatif",
 ]  # fmt: skip
 
 _HOMES = {
     "Answer": "nhalf.answers.answer",
     "Decoded": "nhalf.answers.decoded",
+    "Emitted": "nhalf.emitted",
     "Fit": "nhalf.evidence.fit",
     "Link": "nhalf.link",
     "Sample": "nhalf.sample",
     "Scenario": "nhalf.scenario",
     "Term": "nhalf.breakdown",
     "decode": "nhalf.answers.decoded",
+    "emit": "nhalf.emitted",
     "fit": "nhalf.answers.measured",
     "load": "nhalf.answers.decoded",
     "prefill": "nhalf.predict.prefill",

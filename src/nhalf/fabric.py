@@ -154,7 +154,7 @@ class Span:
         A share `crossing` = (N - L) / (N - 1) of the messages leaves the leaf of L nodes, which carries 1 /
         `oversubscription` of what its nodes send; the slower of the two ways sets the pace.
         """
-        share = np.maximum(1.0, self.crossing * np.asarray(self.oversubscription))
+        share = np.maximum(1.0, self.crossing * np.asanyarray(self.oversubscription))
         if np.all(share == 1.0):
             return self.inter
         return Link(self.inter.latency_s, self.inter.bandwidth_bytes_per_s / share)

@@ -22,7 +22,7 @@ MOST_DEVICES = 65_536
 """No replica of a model has more devices."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """The devices that take part in one collective: `ranks` of them, each `stride` devices after the one before."""
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from nhalf.tape import recorded
+
 if TYPE_CHECKING:
     from nhalf.breakdown import Array, Quantity
     from nhalf.citation import Datum
@@ -29,6 +31,7 @@ class Octave:
 
     __slots__ = ()
 
+    @recorded
     def __call__(self, size_bytes: Quantity) -> Quantity:
         """Return the octave of a size [bytes]: a float for a float, an array for an array."""
         if isinstance(size_bytes, np.ndarray):
@@ -59,6 +62,7 @@ class Correction:
         self.factors = factors
         self._table: Array = np.array((*factors, 1.0))
 
+    @recorded
     def __call__(self, octave: Quantity) -> Quantity:
         """Return the factor [1] for an octave: a float for a float, an array for an array."""
         if isinstance(octave, np.ndarray):
@@ -83,6 +87,7 @@ class Plateau:
         self.factor = factor
         self.from_bytes = from_bytes
 
+    @recorded
     def __call__(self, share_bytes: Quantity) -> Quantity:
         """Return the factor [1] for the bytes of one rank and channel."""
         if isinstance(share_bytes, np.ndarray):

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 import numpy as np
 
-from nhalf.breakdown import Term, columns
+from nhalf.breakdown import Term, columns, some
+from nhalf.emitted import LEAST, MEMORY, RUNNING, STEP, known, least, running
 from nhalf.layout import Layout
-from nhalf.predict import communication, exchange, layer
+from nhalf.predict import communication, exchange
 from nhalf.predict.band import band
 from nhalf.predict.first_token import first_token
 from nhalf.predict.memory import FITS, Fit, Memory, fit_codes, memory, needed
@@ -37,11 +38,14 @@ _WORDS: Final = tuple(BINDING[name] for name in COLUMNS)
 class Points:
     """`count` points of one scenario, whose numbers are floats, or arrays of shape (count,); so is every answer.
 
+    `known` is what an emitted function said of them: then no tree is built until somebody looks at one.
+
     Times are in [s], sizes in [bytes], rates in [tokens/s]; they are of one replica, but for `tokens_per_s_per_gpu`.
     """
 
     scenario: Scenario
     count: int = 1
+    known: Mapping[str, Quantity] | None = None
 
     def at(self, place: int) -> Point:
         """Return one of the points."""
@@ -49,8 +53,9 @@ class Points:
 
     def over(self, value: Quantity) -> Array:
         """Return a quantity of the scenario as an array over the points."""
-        found: Array = np.broadcast_to(np.asarray(value, dtype=np.float64), (self.count,))
-        return found
+        if isinstance(value, np.ndarray) and value.shape == (self.count,):
+            return value
+        return np.full(self.count, value, dtype=np.float64)
 
     @cached_property
     def step(self) -> Term:
@@ -60,7 +65,7 @@ class Points:
     @cached_property
     def step_s(self) -> Array:
         """Return the time of a step."""
-        return self.over(self.step.value)
+        return self.over(self.known[STEP] if self.known else self.step.value)
 
     @property
     def prefills(self) -> bool:
@@ -75,8 +80,7 @@ class Points:
     @cached_property
     def running(self) -> Array:
         """Return the sequences that run at once: fewer than the batch where the cache has no room for all."""
-        found = layer.running(self.scenario)
-        return self.over(found.value if isinstance(found, Term) else found)
+        return self.over(self.known[RUNNING] if self.known else running(self.scenario))
 
     @property
     def accepted_tokens(self) -> Array:
@@ -92,7 +96,7 @@ class Points:
     @cached_property
     def columns(self) -> dict[str, Array]:
         """Return what the step is made of, by the names of `COLUMNS`; the columns add up to it."""
-        owed = columns(self.step)
+        owed = self.known or columns(self.step)
         return {name: self.over(owed.get(name, 0.0)) for name in COLUMNS}
 
     @cached_property
@@ -133,6 +137,8 @@ class Points:
     @cached_property
     def memory_bytes(self) -> Array:
         """Return what the fullest device holds, of the sequences that run."""
+        if self.known:
+            return self.over(self.known[MEMORY])
         return self.over(needed(self.scenario, self._plain(self.running)).value)
 
     @cached_property
@@ -141,8 +147,11 @@ class Points:
 
         Where requests queue for room in the cache, what must fit is one of them on each attention rank.
         """
-        least = np.where(self.running < self.batch, float(self.scenario.layout.attention_dp), self.batch)
-        return np.broadcast_to(fit_codes(self.scenario, self._plain(least)), (self.count,))
+        if np.array_equal(self.running, self.batch):
+            need: Quantity = self._plain(self.memory_bytes)
+        else:
+            need = self.known[LEAST] if self.known else needed(self.scenario, least(self.scenario)).value
+        return np.broadcast_to(fit_codes(self.scenario, need), (self.count,))
 
     @property
     def fits_memory(self) -> list[Fit]:
@@ -179,7 +188,7 @@ class Points:
     @cached_property
     def first_s(self) -> tuple[Array, Array]:
         """Return the range of the time to the first token; NaN where there are no prompts."""
-        if self.prefills or not np.any(np.greater(self.scenario.workload.output_tokens, 0)):
+        if self.prefills or not some(self.scenario.workload.output_tokens > 0):
             return np.full(self.count, np.nan), np.full(self.count, np.nan)
         return first_token(self.scenario, self.batch, self.tpot_s)
 
@@ -301,8 +310,10 @@ def _known(value: float) -> float | None:
 def points(scenario: Scenario, changes: Mapping[str, Quantity] | None = None) -> Points:
     """Return the points of a scenario with some inputs replaced by numbers or by arrays of one length, by path."""
     given = dict(changes or {})
-    count = max((np.size(value) for value in given.values()), default=1)
-    return Points(scenario=scenario.moved(given) if given else scenario, count=count)
+    if not given:
+        return Points(scenario=scenario)
+    count = max(np.size(value) for value in given.values())
+    return Points(scenario=scenario.moved(given), count=count, known=known(scenario, given))
 
 
 def at_batches(scenario: Scenario, batches: Array) -> Points:

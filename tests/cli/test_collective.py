@@ -285,3 +285,48 @@ def test_a_rule_names_no_algorithm_whose_sizes_another_takes() -> None:
     page = detailed("collective", "all-reduce", "--ranks", "8", "--on", "h100-sxm").out
     (rule,) = [line for line in page.splitlines() if line.startswith("  vllm 2026")]
     assert rule.startswith("  vllm 2026: one-shot below 256 KiB, nvls below 64 MiB")
+
+
+def test_lists_of_ranks_and_nodes_make_a_line_for_each_group() -> None:
+    job = ("collective", "all-reduce", "--on", "h100-sxm")
+    found = invoke(*job, "--ranks", "2,4,8,16", "--nodes", "1,2,4", "--json").document
+    groups = [(each["ranks"], each["nodes"]) for each in found["systems"]]
+    assert groups == [(2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (8, 1), (8, 2), (8, 4), (16, 2), (16, 4)]
+    assert {row["system"] for row in found["rows"]} == {"h100-sxm"}
+    alone = invoke(*job, "--ranks", "16", "--json").document
+    rows = [row for row in found["rows"] if (row["ranks"], row["nodes"]) == (16, 2)]
+    assert [{**row, "system": None, "ranks": None, "nodes": None} for row in rows] == [
+        {**row, "system": None, "ranks": None, "nodes": None} for row in alone["rows"]
+    ]
+    text = invoke(*job, "--ranks", "2,4,8,16", "--nodes", "1,2,4").out
+    assert "16 KiB takes 3.25 us on 2 ranks, 1 node" in text
+    assert "16 ranks, 4 nodes" in text
+
+
+def test_half_full_nodes_share_their_nics() -> None:
+    spread = invoke("collective", "all-reduce", "--on", "h100-sxm", "--ranks", "8", "--nodes", "2", "--json").document
+    inside = invoke("collective", "all-reduce", "--on", "h100-sxm", "--ranks", "8", "--json").document
+    assert (spread["nodes"], inside["nodes"]) == (2, 1)
+    best = [min(row["time_s"] for row in each["rows"] if row["kind"] != "law") for each in (spread, inside)]
+    assert best[0] > 3 * best[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--ranks", "8,16", "--nodes", "3"), "8,16 ranks do not divide over 3 nodes"),
+        (("--ranks", "16", "--nodes", "1"), "16 ranks do not fit on 1 node of 8"),
+        (("--ranks", "1,8"), "one rank waits for nobody"),
+        (("--ranks", "8,x"), "'x' is not a whole number"),
+        (("--ranks", "8", "--nodes", "0"), "'0' is not a whole number"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(given: tuple[str, ...], said: str) -> None:
+    found = invoke("collective", "all-reduce", "--on", "h100-sxm", *given)
+    assert found.code == 2
+    assert said in found.err
+
+
+def test_a_bare_link_has_no_nodes() -> None:
+    found = invoke("collective", "all-reduce", "5us", "400GB/s", "--ranks", "8", "--nodes", "2")
+    assert (found.code, "a bare link has no nodes" in found.err) == (2, True)

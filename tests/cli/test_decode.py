@@ -112,7 +112,7 @@ def test_advice_on_links_is_of_the_tier_that_the_collectives_use() -> None:
 
 def test_what_a_plan_does_to_the_figures_across_nodes_is_said() -> None:
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--weights", "fp8", "--batch", "1,16", "--tp")
-    changes = "TP16: c.fixed changes with the batch, as the plan takes other algorithms for longer messages."
+    changes = "TP16: its latency changes with the batch, as the plan takes other algorithms for longer messages."
     alpha = "across nodes alpha may lie above a small all-reduce, as the plan changes algorithms"
     found = detailed(*job, "16", "--json").document
     fixed = [row["collective_fixed_s"] for row in found["rows"]]
@@ -173,7 +173,7 @@ def test_explain_prints_each_leaf_with_its_formula_and_inputs() -> None:
 def test_the_page_answers_in_the_order_of_the_contract() -> None:
     page = detailed(*JOB, "--stack", "priors").out
     wanted = [
-        "TP8 is fastest", "80 % range", "c.fixed", "Crossovers", "What would help",
+        "TP8 is fastest", "80 % range", "overhead", "Crossovers", "What would help",
         "Constants that matter", "Defaults taken", "Next",
     ]  # fmt: skip
     places = [page.index(text) for text in wanted]
@@ -446,3 +446,11 @@ def test_a_step_across_nodes_explains_which_path_was_chosen_and_what_it_costs() 
     assert "the one whose plan is the smallest of" in told
     assert "chain-tree/LL = " in told
     assert "floor + base + 2 * depth * hop" in told
+
+
+def test_the_only_layout_that_fits_is_said_to_be_that_and_keeps_its_marks() -> None:
+    text = invoke("decode", "kimi-k3", "--on", "b200-sxm", "--tp", "8,16", "--weights", "mxfp4", columns=80).out
+    assert text.startswith("Only TP16 fits: ")
+    assert "TP8 needs 208.0 GB per GPU, 173.0 GB are usable." in text
+    assert any(line.startswith("TP16") and line.endswith("2 nodes, modelled") for line in text.splitlines())
+    assert "half the NIC latency" in text

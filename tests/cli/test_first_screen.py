@@ -133,3 +133,22 @@ def test_bars_are_as_long_as_their_numbers() -> None:
     longest = max(float(cells[1]) for cells in rows)
     for cells, length in zip(rows, lengths, strict=True):
         assert abs(length - max(lengths) * float(cells[1]) / longest) <= 1
+
+
+RETIRED = (
+    "c.fixed",
+    "c.bytes",
+    "2x floor",
+    "in-model excess",
+    "quantised input layer factor",
+    "what binds it is",
+    "bound by",
+)
+"""Words of earlier screens that nobody of the trade says."""
+
+
+def test_no_screen_says_a_word_that_was_retired() -> None:
+    screens = sorted((Path(__file__).parent / "snapshots").glob("*.txt"))
+    assert len(screens) > 30
+    said = [(screen.name, word) for screen in screens for word in RETIRED if word in screen.read_text("utf-8")]
+    assert not said

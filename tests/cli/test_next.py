@@ -23,9 +23,7 @@ def following(result: Result) -> list[list[str]]:
     """Return the commands of the last section as words, as a shell reads them."""
     assert result.code in (0, 4), result.err
     _, mark, section = result.out.rpartition("\nNext: ")
-    if mark:
-        section = section.partition("   ")[0] if "\\\n" not in section else section
-    else:
+    if not mark:
         section = result.out.rsplit("\nNext\n", 1)[1]
     lines = [line.strip() for line in section.replace(" \\\n", " ").splitlines()]
     found = [shlex.split(line, comments=True) for line in lines]

@@ -218,7 +218,7 @@ def test_samples_and_fits_print_in_a_line_and_show_a_table(tmp_path: Path) -> No
         (lambda: nhalf.study("llama-3.1-8b", {"tp": [0]}, on="h100-sxm"), "axes['tp']: '0' is not"),
         (lambda: nhalf.load("llama-3.1-8b", on="h100-sxm", weights="fp9"), "weights: 'fp9'"),
         (lambda: nhalf.load("nobody", on="h100-sxm"), "model: the catalogue has no model"),
-        (lambda: nhalf.simulate("all-reduce", ranks=4), "add latency=5us (or on=SYSTEM)"),
+        (lambda: nhalf.simulate("all-reduce", ranks=4), "add latency=5us (or link=5us,400GB/s, or on=SYSTEM)"),
         (lambda: nhalf.compare("llama-3.1-8b", on="h100-sxm", layouts=["tp=4"]), "add layouts='tp=16', or on=A,B"),
         (lambda: nhalf.plan("llama-3.1-8b", on="h100-sxm", devices=8), "Allowed: gpus, tpot"),
     ],

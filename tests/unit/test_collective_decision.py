@@ -19,7 +19,8 @@ from nhalf.errors import InputError
 from nhalf.fabric import Span
 from nhalf.laws.collective.bandwidth import bus_factor, busbw
 from nhalf.link import Link
-from nhalf.loading.collective import Asked, load, nccl_size, parse_sizes
+from nhalf.loading.collective import Asked, load
+from nhalf.loading.message_sizes import nccl_size, parse_sizes
 
 LINK = Link(2e-6, 1e11)
 BARE = Question(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import socket
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -172,3 +173,9 @@ def test_without_hosts_the_messages_are_simulated_and_it_says_why(monkeypatch: p
     assert "8 of 8 claims hold: simulated message by message" in " ".join(result.out.split())
     assert "No hosts were made: making network namespaces needs root." in " ".join(result.out.split())
     assert "Tokens are the same however the model is split." in " ".join(result.out.split())
+
+
+def test_what_was_simulated_is_not_called_measured() -> None:
+    answer = Answer(claims=(), bench="a bench", tokens_equal=True, why="--simulated was asked for")
+    assert answer.seen == "simulated"
+    assert replace(answer, why="").seen == "measured"

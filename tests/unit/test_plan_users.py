@@ -143,3 +143,24 @@ def test_a_queue_that_does_not_settle_is_said_with_what_is_finished_at_most() ->
 def test_refusals(words: tuple[str, ...], parts: list[str]) -> None:
     message = refused("plan", "llama-3.1-8b", "--on", "h100-sxm", *words)
     assert all(part in message for part in parts), message
+
+
+def test_odds_hold_for_the_first_token_and_for_pools_too() -> None:
+    job = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--gpus", "16", "--isl", "4096", "--osl", "512")
+    even, sure = (
+        invoke(*job, "--ttft", "500ms", *odds, "--json", "--all").document for odds in ((), ("--odds", "90%"))
+    )
+    first = {(row["layout"], row["batch"]): row for row in even["rows"]}
+    for row in sure["rows"]:
+        if row["meets"] != "no":
+            assert row["ttft_low_s"] * math.exp(0.64) <= 0.5
+    assert any(row["meets"] == "yes" for row in first.values()) or sure["chosen"] != even["chosen"]
+    apart = [invoke(*job, "--tpot", "40ms", *odds, "--pools", "--json").document["pools"]
+             for odds in ((), ("--odds", "90%"))]  # fmt: skip
+    assert apart[0]["tpot_s"] <= 0.04
+    assert apart[1]["tpot_s"] < 0.95 * apart[0]["tpot_s"]
+
+
+def test_odds_need_a_limit() -> None:
+    message = refused("plan", "llama-3.1-70b", "--on", "h100-sxm", "--gpus", "16", "--odds", "90%")
+    assert "add --tpot 20ms, or --ttft 1s" in message

@@ -515,3 +515,14 @@ def test_more_ranks_than_a_pair_has_are_said_to_be_assumed() -> None:
 
 def test_point_to_point_is_a_word_for_send_recv() -> None:
     assert invoke("p2p", "--ranks", "2", "--size", "1KiB", *LINK, "--json").count("send-recv") >= 1
+
+
+def test_a_link_is_spelled_as_everywhere() -> None:
+    job = ("all-reduce", "--ranks", "8", "--size", "16KiB")
+    apart = document(*job, "--latency", "5us", "--bandwidth", "400GB/s")
+    assert document(*job, "--link", "5us,400GB/s") == apart
+    assert invoke(*job, "--link", "nvlink4")
+    for wrong in (("5us,400GB/s", "--latency", "1us"), ("5us,400GB/s", "--on", "h100-sxm"), ("5us",)):
+        with pytest.raises(InputError) as refused:
+            invoke(*job, "--link", *wrong)
+        assert refused.value.where in ("--link", "--on")

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import subprocess
 import sys
+import tomllib
+from typing import TYPE_CHECKING
 
 import pytest
+
+from nhalf.catalog import compiled
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MOST_FOR_A_LINK = 50
 LIST = """
@@ -53,3 +61,40 @@ def test_a_decode_loads_nothing_heavy() -> None:
     heavy = {"scipy", "altair", "polars", "numba", "jinja2", "dask", "torch", "secrets", "shutil"}
     assert not heavy & {name.split(".")[0] for name in modules}
     assert not {"simulate", "evidence", "trace", "calibrate"} & rooms_of(modules)
+
+
+def test_files_of_the_catalogue_are_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_FOLDER", tmp_path / "kept")
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    file, parsed = tmp_path / "a.toml", list[str]()
+
+    def tables() -> dict[str, object]:
+        def parse() -> dict[str, object]:
+            parsed.append(file.read_text("utf-8"))
+            return tomllib.loads(parsed[-1])
+
+        return compiled.tables(file, "x/a.toml", parse)
+
+    file.write_text("a = 1\n[b]\nc = [1.5, 'x']\n", encoding="utf-8")
+    assert tables() == tables() == {"a": 1, "b": {"c": [1.5, "x"]}}
+    assert len(parsed) == 1
+    file.write_text("a = 20\n", encoding="utf-8")
+    assert tables() == {"a": 20}
+    [kept] = (tmp_path / "kept").iterdir()
+    kept.write_bytes(kept.read_bytes()[:9])  # damaged: it is made anew
+    assert tables() == tables() == {"a": 20}
+    assert len(parsed) == 3
+    file.write_text("a = 1979-05-27\n", encoding="utf-8")  # a date cannot be kept
+    assert tables() == tables() == {"a": dt.date(1979, 5, 27)}
+    assert len(parsed) == 5
+
+
+def test_nothing_is_kept_where_nothing_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text("a = 1\n", encoding="utf-8")
+    monkeypatch.setattr(compiled, "_FOLDER", file / "no folder")
+    assert compiled.tables(file, "a.toml", lambda: {"a": 1}) == {"a": 1}
+    monkeypatch.setattr(compiled, "_FOLDER", tmp_path / "kept")
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    assert compiled.tables(file, "a.toml", lambda: {"a": 1}) == {"a": 1}
+    assert not (tmp_path / "kept").exists()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from nhalf.decide.comparison import Comparison
     from nhalf.points import Points
 
-_FIELDS = tuple(each.name for each in fields(Term))
 
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False, init=False)
 class Decoded(Term):
     """One decode step, or as many as the scenario's arrays hold: a `Term` whose value is the time of a step [s].
 
@@ -29,11 +27,15 @@ class Decoded(Term):
     """
 
     scenario: Scenario
+    step: Term
 
-    @property
-    def step(self) -> Term:
-        """Return the step as a tree of terms."""
-        return Term(**{name: getattr(self, name) for name in _FIELDS})
+    def __init__(self, step: Term, scenario: Scenario) -> None:
+        """Keep a step, which this forwards, and the scenario that it is of."""
+        super().__init__(
+            step.name, step.value, step.rule, step.formula, step.inputs, step.parts, step.column, step.unit
+        )
+        object.__setattr__(self, "step", step)
+        object.__setattr__(self, "scenario", scenario)
 
     @cached_property
     def points(self) -> Points:
@@ -139,5 +141,4 @@ def decode(scenario: Scenario | str, **choices: Any) -> Decoded:  # noqa: ANN401
     from nhalf.predict import step
 
     found = scenario if isinstance(scenario, Scenario) else load(scenario, **choices)
-    term = step.decode(found)
-    return Decoded(**{name: getattr(term, name) for name in _FIELDS}, scenario=found)
+    return Decoded(step.decode(found), found)

@@ -10,11 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nhalf.catalog import cluster, overlay, overlay_checks
+from nhalf.catalog import cluster, compiled, overlay, overlay_checks
 from nhalf.catalog.overlay import merged
-from nhalf.catalog.reading import convert, convert_each, parse
+from nhalf.catalog.reading import convert, convert_each, filled
 from nhalf.catalog.schema import SourceEntry
 from nhalf.citation import Source
+from nhalf.files.reading import parse_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +99,15 @@ def _check_sources() -> None:
 @cache
 def own_tables(path: str) -> dict[str, Any]:
     """Return the tables of a TOML file of nhalf's own; none when there is no such file."""
-    return parse(own_text(path), where=f"catalogue, {path}", dates=dates())
+    return filled(_parsed(path), where=f"catalogue, {path}", dates=dates())
+
+
+def _parsed(path: str) -> dict[str, Any]:
+    """Return the tables that a file of nhalf's own states; none when there is no such file."""
+    file = _ROOT / path
+    if not file.is_file():
+        return {}
+    return compiled.tables(file, path, lambda: parse_toml(own_text(path), where=f"catalogue, {path}"))
 
 
 def sources() -> Mapping[str, Source]:
@@ -115,7 +124,7 @@ def sources() -> Mapping[str, Source]:
 @cache
 def _own_sources() -> Mapping[str, Source]:
     where = "catalogue, sources.toml"
-    return _sources(parse(own_text("sources.toml"), where=where, dates={}), where)
+    return _sources(filled(_parsed("sources.toml"), where=where, dates={}), where)
 
 
 def _sources(entries: Mapping[str, Any], where: str) -> dict[str, Source]:

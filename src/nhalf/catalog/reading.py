@@ -39,7 +39,21 @@ def parse(
 
     Raises InputError when the text is not TOML or `[common]` is not a table.
     """
-    tables = parse_toml(text, where=where)
+    return filled(parse_toml(text, where=where), where=where, dates=dates, defaults=defaults, shorthand=shorthand)
+
+
+def filled(
+    tables: dict[str, Any],
+    *,
+    where: str,
+    dates: Mapping[str, str],
+    defaults: Mapping[str, str] | None = None,
+    shorthand: frozenset[str] = frozenset(),
+) -> dict[str, Any]:
+    """Return parsed tables with what their values share filled in, as `parse` says.
+
+    Raises InputError when `[common]` is not a table.
+    """
     common = tables.pop(_COMMON, {})
     if not isinstance(common, dict):
         raise InputError("`common` is not a table", where=where, allowed="[common] with source, kind, locator or date")

@@ -10,7 +10,7 @@ from nhalf import units
 from nhalf.catalog import store
 from nhalf.cli import next_command, output_formats, page_file
 from nhalf.cli.quantities import WithQuantities
-from nhalf.loading.collective import SIZES, Asked, load
+from nhalf.loading.collective import SIZES, Asked, load_all
 from nhalf.report import collective as report
 from nhalf.report.collective_answer import Answer, answer
 from nhalf.report.collective_brief import brief
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 @click.command(cls=WithQuantities)
 @click.argument("op", metavar="OP")
 @click.argument("link", nargs=-1, metavar="[LATENCY BANDWIDTH | LINK]")
-@click.option("--ranks", metavar="K", help="Ranks of the group.")
+@click.option("--ranks", metavar="K[,K]", help="Ranks of the group, or of several.")
+@click.option("--nodes", metavar="N[,N]", help="Nodes that the ranks divide over.  [default: the fewest]")
 @click.option("--on", "system", metavar="SYSTEM[,SYSTEM]", help="Systems of the catalogue, instead of a bare link.")
 @click.option("--sizes", metavar="A:B", help=f"Sizes with units: A:B doubles, A:B:x4, or a list.  [default: {SIZES}]")
 @click.option("--library", metavar="NAME", help="Communication library; `nhalf catalog libraries`.  [default: vllm]")
@@ -46,15 +47,14 @@ def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str,
     that nccl-tests prints: the total for an all-gather.
     """
     count = units.parse_count(per_token, where="--per-token")
-    systems = (given.pop("system") or "").split(",")
-    asked = [Asked(op=op, link=link, system=system.strip() or None, **given) for system in systems]
-    answers = [answer(load(each), store.fixed_time(), count) for each in asked]
+    asked = Asked(op=op, link=link, **given)
+    answers = {name: answer(loaded, store.fixed_time(), count) for name, loaded in load_all(asked).items()}
     if len(answers) > 1:
-        _several([(str(each.system), found) for each, found in zip(asked, answers, strict=True)], pages)
+        _several(list(answers.items()), asked, pages)
         return
-    found = answers[0]
+    [found] = answers.values()
     page_file.write(pages, lambda: page(found))
-    after = _next(str(asked[0].system) if found.question.library else "")
+    after = _next(str(asked.system) if found.question.library else "")
     output_formats.show(
         View(
             document=lambda: document(found),
@@ -65,12 +65,14 @@ def collective(op: str, link: tuple[str, ...], per_token: str, pages: tuple[str,
     )
 
 
-def _several(answers: Sequence[tuple[str, Answer]], pages: tuple[str, ...]) -> None:
-    """Write the answers of several systems side by side."""
+def _several(answers: Sequence[tuple[str, Answer]], asked: Asked, pages: tuple[str, ...]) -> None:
+    """Write the answers of several systems or groups side by side."""
     from nhalf.report import collective_several as several
 
     page_file.write(pages, lambda: several.page(answers, page))
-    alone = next_command.command("collective", {"--on": answers[0][0]})
+    first = answers[0][1]
+    one = {"--ranks": first.question.ranks, "--nodes": None, **({"--on": first.loaded.system} if asked.system else {})}
+    alone = next_command.command("collective", one)
 
     output_formats.show(
         View(

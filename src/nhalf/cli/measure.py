@@ -16,7 +16,7 @@ from nhalf.evidence.probe.asked import Asked, requested
 from nhalf.evidence.probe.meeting import WORD
 from nhalf.evidence.probe.ranks import command
 from nhalf.evidence.probe.ranks import place as place_of
-from nhalf.loading.collective import parse_sizes
+from nhalf.loading.message_sizes import parse_sizes
 from nhalf.report import cluster_file
 
 if TYPE_CHECKING:

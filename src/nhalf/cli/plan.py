@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.argument("model", required=False)
 @click.option("--gpus", metavar="N", help="Devices to use, all of them.  [default: a node]")
 @click.option("--tpot", metavar="TIME", help="The longest time per token: 20ms.")
-@click.option("--odds", metavar="P", help="Keep --tpot with this probability: 90%.  [default: even odds]")
+@click.option("--odds", metavar="P", help="Keep --tpot and --ttft with this probability: 90%.  [default: even odds]")
 @click.option("--ttft", metavar="TIME", help="The longest time to the first token: 1s.")
 @click.option("--goal", metavar="|".join(GOALS), default=GOALS[0], show_default=True, help="What to have most of.")
 @click.option("--price", metavar="$[,$]", help="Dollars for each GPU and hour: '$2.5'; one for each system of --on.")

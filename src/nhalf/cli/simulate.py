@@ -61,6 +61,7 @@ def simulate(context: click.Context) -> None:
 @click.option("--ranks", metavar="K", help="How many ranks take part.")
 @click.option("--size", metavar="SIZE", help="Bytes as nccl-tests counts them, such as 16KiB.")
 @click.option("--on", "system", metavar="SYSTEM", help="A system of the catalogue, instead of a link.")
+@click.option("--link", metavar="LINK", help="A link: 5us,400GB/s, or a name of `nhalf catalog links`.")
 @click.option("--latency", metavar="TIME", help="Latency of a message on the link, with --bandwidth.")
 @click.option("--bandwidth", metavar="RATE", help="Bandwidth of a rank's port, one direction.")
 @click.option("--algorithm", metavar="LIST", help="Algorithms, or all; nvls on multicast.  [default: the usual one]")
@@ -80,12 +81,9 @@ def simulate(context: click.Context) -> None:
 @click.option("--hop-latency", metavar="TIME", help="Latency of each hop beyond the first.")
 @click.option("--reduction-rate", metavar="RATE", help="Bytes per second that a rank adds up.  [default: no time]")
 @click.option(
-    "--straggler",
-    "stragglers",
-    multiple=True,
-    metavar="TEXT",
+    "--straggler", "stragglers", multiple=True, metavar="TEXT",
     help="'rank 3: 20us', 'rank 3: 1.15x' or 'rank 3: link 2x'; may be repeated.",
-)
+)  # fmt: skip
 @click.option("--draws", metavar="N", help="Simulate N draws of the ranks' start times, with --skew.")
 @click.option("--skew", metavar="KIND", help="exponential:10us, normal:10us, hiccup:1%:1ms, pareto:2.5:10us or a file.")
 @click.option("--seed", metavar="N", help="Seed of the draws.  [default: 1]")
@@ -111,11 +109,8 @@ def collective(op: str, timeline: str | None, **flags: Any) -> None:  # noqa: AN
     asked = session(op, flags)
     if flags["draws"] or flags["skew"]:
         if timeline:
-            raise InputError(
-                "a timeline shows one run, and --draws makes many",
-                where="--timeline",
-                do="leave out --skew",
-            )
+            what = "a timeline shows one run, and --draws makes many"
+            raise InputError(what, where="--timeline", do="leave out --skew")
         show_draws(asked)
         return
     show(asked, timeline=path)

@@ -61,6 +61,7 @@ def sweep(model: str, texts: tuple[str, ...], files: tuple[str, ...], **given: A
     not_empty({"--cluster": given["cluster"]})
     if given["cluster"] and given["workers"]:
         raise InputError("both are given", where="--workers and --cluster", allowed="one of them")
+    axes.check_apart(texts, given)
     loaded = axes.grid(flags.request(model, given), texts)
     for warning in loaded.warnings:
         output.warn(warning)

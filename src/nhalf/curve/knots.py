@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.curve.surface import INSIDE, Surface
+from nhalf.tape import recorded
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array, Quantity
@@ -49,6 +50,7 @@ class CurveAt:
         object.__setattr__(self, "_x", np.array(self.log2_sizes))
         object.__setattr__(self, "_y", np.array(self.log2_times))
 
+    @recorded
     def __call__(self, size_bytes: Quantity) -> Quantity:
         """Return the time [s] of a message of `size_bytes` [bytes]: a float for a float, an array for an array."""
         if isinstance(size_bytes, np.ndarray):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from nhalf.points import Points
+from nhalf.points import Points, points
 from nhalf.predict.memory import FITS
 from nhalf.predict.step import BINDING, COLUMNS
 
@@ -136,7 +136,7 @@ def _points(scenario: Scenario, changes: dict[str, Quantity], count: int) -> Poi
     if _PROMPT in changes or _OUTPUT in changes:
         prompt, output = (changes.get(path, scenario.value(path)) for path in (_PROMPT, _OUTPUT))
         changes.setdefault(_CONTEXT, prompt + output / 2)
-    return Points(scenario=scenario.moved(changes), count=count)
+    return points(scenario, changes) if changes else Points(scenario=scenario, count=count)
 
 
 def numbers_of(found: Points) -> Numbers:

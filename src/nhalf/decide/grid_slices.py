@@ -91,9 +91,9 @@ def _alike(along: Sequence[Spot]) -> bool:
 
 def _cells(grid: Grid, at: Mapping[str, Value], along: Sequence[str]) -> Iterator[Cell]:
     """Yield the cells that lie along some axes through a point."""
+    fixed = [(place, at[name]) for place, name in enumerate(grid.outer) if name not in along]
     for cell in grid.cells:
-        labels = dict(zip(grid.outer, cell.labels, strict=True))
-        if all(name in along or label == at[name] for name, label in labels.items()):
+        if all(cell.labels[place] == label for place, label in fixed):
             yield cell
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from nhalf.decide.candidates import first_token_doubt
 from nhalf.predict.prefill import prefill
 from nhalf.predict.transfer import kv_bytes, kv_transfer
 
@@ -89,11 +90,12 @@ def best(candidates: Sequence[Candidate], gpus: int, wish: Wish) -> Pools | None
     link = fabric.inter_node if gpus > fabric.devices_per_node else fabric.intra_node
     output = float(np.mean(some.workload.output_tokens))
     makers = [made for each in candidates if each.layout.devices < gpus and (made := _maker(each, link)) is not None]
-    makers = [made for made in makers if wish.ttft_s is None or made.alone_s + made.transfer_s <= wish.ttft_s]
+    limit_s = None if wish.ttft_s is None else wish.ttft_s / first_token_doubt(wish.odds)
+    makers = [made for made in makers if limit_s is None or made.alone_s + made.transfer_s <= limit_s]
     found: list[Pools] = []
     for _, maker, candidate, place in _pairs(candidates, makers, wish, output):
         found += _splits(maker, candidate, place, gpus, output)
-    within = [each for each in found if wish.ttft_s is None or each.first_s <= wish.ttft_s]
+    within = [each for each in found if limit_s is None or each.first_s <= limit_s]
     return max(within, key=lambda each: each.per_gpu, default=None)
 
 
@@ -117,7 +119,7 @@ def _pairs(
     for candidate in candidates:
         rates = candidate.batches / candidate.decode_s / candidate.layout.devices
         if wish.tpot_s is not None:
-            rates = np.where(candidate.decode_s <= wish.tpot_s, rates, 0.0)
+            rates = np.where(candidate.decode_at(wish.odds) <= wish.tpot_s, rates, 0.0)
         place = int(np.argmax(rates))
         if rates[place] > 0:
             sides.append((candidate, place, float(rates[place])))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from nhalf.decide.candidates import Choice
+from nhalf.decide.candidates import Choice, first_token_doubt
 from nhalf.decide.little import finished_per_s
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def meets(candidate: Candidate, wish: Wish) -> Array:
     if wish.rate_per_s is not None:
         found = np.where(finished_per_s(candidate.points) >= wish.rate_per_s, found, 0)
     if wish.ttft_s is not None and np.any(found > 0) and candidate.first_s is not None:
-        low, high = candidate.first_s
+        low, high = (end * first_token_doubt(wish.odds) for end in candidate.first_s)
         found = np.where(low > wish.ttft_s, 0, np.where(high > wish.ttft_s, np.minimum(found, 1), found))
     return found
 
@@ -70,7 +70,7 @@ def missed(candidate: Candidate, wish: Wish) -> Array:
     if wish.tpot_s is not None:
         factors = np.maximum(factors, candidate.tpot_at(wish.odds) / wish.tpot_s)
     if wish.ttft_s is not None and candidate.first_s is not None:
-        factors = np.maximum(factors, candidate.first_s[0] / wish.ttft_s)
+        factors = np.maximum(factors, candidate.first_s[0] * first_token_doubt(wish.odds) / wish.ttft_s)
     if wish.rate_per_s is not None:
         factors = np.maximum(factors, wish.rate_per_s / finished_per_s(candidate.points))
     return factors

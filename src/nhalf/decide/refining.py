@@ -44,7 +44,7 @@ def _served(candidate: Candidate, wish: Wish) -> Array:
 def _decoded(candidate: Candidate, wish: Wish) -> Array:
     """Return tokens/s of a device that prefills nothing at every batch, 0 where the limit of a token does not hold."""
     rates: Array = candidate.batches / candidate.decode_s / candidate.layout.devices
-    return rates if wish.tpot_s is None else np.where(candidate.decode_s <= wish.tpot_s, rates, 0.0)
+    return rates if wish.tpot_s is None else np.where(candidate.decode_at(wish.odds) <= wish.tpot_s, rates, 0.0)
 
 
 def _leading(candidates: Sequence[Candidate], wish: Wish, rates: Rates) -> tuple[Candidate, ...]:

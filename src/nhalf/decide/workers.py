@@ -56,11 +56,13 @@ def here(grid: Grid, tasks: Iterable[Task]) -> Iterator[Answered]:
 def portions(tasks: Iterable[Task]) -> Iterator[list[Task]]:
     """Yield the tasks in lists of `ENOUGH` points or more, until the last."""
     waiting: list[Task] = []
+    points = 0
     for task in tasks:
         waiting.append(task)
-        if sum(each.points for each in waiting) >= ENOUGH:
+        points += task.points
+        if points >= ENOUGH:
             yield waiting
-            waiting = []
+            waiting, points = [], 0
     if waiting:
         yield waiting
 

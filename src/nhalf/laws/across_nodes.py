@@ -215,7 +215,7 @@ def _sends(size_bytes: Quantity, place: Place) -> Term:
         "p": transport.peer_s,
         "j": transport.inject_s,
         "A": transport.exchange_share,
-        "small": np.where(np.asarray(size_bytes) / span.ranks <= _INJECTED, 1.0, 0.0),
+        "small": np.where(np.asanyarray(size_bytes) / span.ranks <= _INJECTED, 1.0, 0.0),
     }
     return total(
         "sends",

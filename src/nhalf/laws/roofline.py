@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from nhalf.breakdown import Input, Quantity, Term, leaf
+from nhalf.breakdown import Input, Quantity, Term, leaf, some
 
 if TYPE_CHECKING:
     from nhalf.device import Device
@@ -24,7 +22,7 @@ def byte_time(name: str, read: Term, device: Device, efficiency: Quantity, *, co
     reach on the device (Williams et al., section 4: the roof is the sustained rate, not the datasheet's).
     """
     inputs: dict[str, Input] = {"bytes": read, "B": device.memory_bandwidth_bytes_per_s, "eta": efficiency}
-    if not np.any(np.less(device.streaming_efficiency, 1)):
+    if not some(device.streaming_efficiency < 1):
         return leaf(name, "bytes / (B * eta)", inputs, column=column)
     inputs["stream"] = device.streaming_efficiency
     return leaf(name, "bytes / (B * minimum(eta, stream))", inputs, column=column)

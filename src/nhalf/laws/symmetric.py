@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from nhalf.breakdown import Quantity, Term, leaf, total
+from nhalf.tape import recorded
 
 if TYPE_CHECKING:
     from nhalf.library import SymmetricKernels
@@ -37,6 +38,7 @@ class Softplus:
 
     __slots__ = ()
 
+    @recorded
     def __call__(self, time_s: Quantity) -> Quantity:
         """Return the time [s] beyond the first microsecond, smoothly."""
         grown: Quantity = MICROSECOND * np.logaddexp(0.0, np.asarray(time_s) / MICROSECOND - 1.0)

@@ -22,7 +22,7 @@ from nhalf.loading.request import scenarios
 from nhalf.loading.switches import check_split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nhalf.breakdown import Array
     from nhalf.loading.choices import Request
@@ -89,6 +89,23 @@ def grid(request: Request, texts: Sequence[str]) -> Loaded:
     swept = {"--batch" if axis.path == "workload.batch" else f"--{axis.name}" for axis in inner}
     defaults = tuple(_said(default, cells) for default in loaded.defaults if default.flag not in swept)
     return Loaded(grid=made, base=base, defaults=defaults, warnings=loaded.warnings)
+
+
+def check_apart(texts: Sequence[str], flags: Mapping[str, object]) -> None:
+    """Refuse a flag that fixes what an axis varies; a system is both, since a grid starts from one.
+
+    Raises
+    ------
+    InputError
+        There is one.
+    """
+    for text in texts:
+        name, _, values = (part.strip() for part in text.partition("="))
+        name = name.replace("-", "_")
+        given = flags.get(name)
+        if name != "system" and given not in (None, (), False) and str(given) != values:
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} fixes what --axis {name} varies", where=flag, do="leave one of them out")
 
 
 def _said(default: Default, cells: Sequence[Cell]) -> Default:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
@@ -22,6 +21,7 @@ from nhalf.laws.collective.table import LAWS
 from nhalf.laws.domain import nccl_in_domain
 from nhalf.loading import clusters
 from nhalf.loading.links import link as read_link
+from nhalf.loading.message_sizes import DOUBLING, nccl_size, parse_sizes, size_factor, size_range
 from nhalf.predict.band import TRANSPORT
 
 if TYPE_CHECKING:
@@ -40,13 +40,7 @@ SIZES: Final = "1KiB:1GiB"
 LIBRARY: Final = "vllm"
 HELP: Final = ("nvls", "sharp", "torus")
 """What a machine may have beyond links that `--has` can name."""
-_LONGEST: Final = 200
-_MOST_BYTES: Final = 1e18
 _MOST_RANKS: Final = 1 << 20
-_DOUBLING: Final = 2.0
-_BINARY: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-_NCCL_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)B?", re.IGNORECASE)
-_FACTOR: Final = re.compile(r"x?(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +51,7 @@ class Asked:
     link: tuple[str, ...] = ()
     system: str | None = None
     ranks: str | None = None
+    nodes: str | None = None
     sizes: str | None = None
     library: str | None = None
     mode: str | None = None
@@ -72,8 +67,8 @@ class Asked:
 class Loaded:
     """The question, the sizes asked for [bytes], what it is about in words, and what it rests on.
 
-    `pairs` are graphed and eager curves of the machine, or of every machine where it has none; `others` are the
-    library's rules that it does not follow by default.
+    `system` is empty for a bare link. `pairs` are graphed and eager curves of the machine, or of every machine where it
+    has none; `others` are the library's rules that it does not follow by default.
     """
 
     question: Question
@@ -84,10 +79,70 @@ class Loaded:
     defaults: tuple[tuple[str, str], ...] = ()
     pairs: tuple[Pair, ...] = ()
     others: tuple[Rule, ...] = ()
+    system: str = ""
+
+
+def groups(asked: Asked) -> list[Asked]:
+    """Return a question for each system, each number of ranks and each number of nodes that ranks divide evenly over.
+
+    Raises
+    ------
+    InputError
+        A number that is none, or no number of ranks divides over any number of nodes.
+    """
+    ranks: list[int | None] = [None]
+    if asked.ranks is not None:
+        texts = asked.ranks.split(",")
+        thousands = any(each.startswith("0") for each in texts)  # 1,024 is one number, which says how to write it
+        ranks = [_ranks(replace(asked, ranks=each)) for each in ([asked.ranks] if thousands else texts)]
+    nodes = [None if asked.nodes is None else units.parse_count(each, where="--nodes")
+             for each in (asked.nodes or "").split(",")]  # fmt: skip
+    pairs = [
+        (group, over) for group, over in product(ranks, nodes) if group is None or over is None or group % over == 0
+    ]
+    if not pairs:
+        raise InputError(f"{asked.ranks} ranks do not divide over {asked.nodes} nodes", where="--nodes",
+                         allowed="divisors of --ranks")  # fmt: skip
+    systems = [system.strip() or None for system in (asked.system or "").split(",")]
+    return [
+        replace(asked, system=system, ranks=group and str(group), nodes=over and str(over))
+        for system, (group, over) in product(systems, dict.fromkeys(pairs))
+    ]
+
+
+def load_all(asked: Asked) -> dict[str, Loaded]:
+    """Return every question that the arguments ask, by its system, its ranks and its nodes, as far as several differ.
+
+    Of several groups those are left out that a system has no room for.
+
+    Raises
+    ------
+    InputError
+        As `load`, where no group is left.
+    """
+    found: dict[str, Loaded] = {}
+    refused: list[InputError] = []
+    every = groups(asked)
+    for each in every:
+        try:
+            loaded = load(each)
+        except InputError as error:
+            if len(every) == 1 or error.where not in ("--ranks", "--nodes"):
+                raise
+            refused.append(error)
+            continue
+        named = [each.system or ""] * (len({one.system for one in every}) > 1)
+        if len({(one.ranks, one.nodes) for one in every}) > 1:
+            several = loaded.question.span.nodes > 1 or asked.nodes
+            named.append(f"{each.ranks} ranks" + (f", {_nodes(loaded.question.span)}" if several else ""))
+        found[", ".join(named) or str(each.system)] = loaded
+    if not found:
+        raise refused[0]
+    return found
 
 
 def load(asked: Asked) -> Loaded:
-    """Return the question that the arguments ask.
+    """Return the question that the arguments ask, of one system and one group.
 
     Raises
     ------
@@ -116,9 +171,10 @@ def load(asked: Asked) -> Loaded:
 
 def _on_link(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
     """Return a question on a bare link, where nothing is known of libraries."""
-    for flag, given in (("--library", asked.library), ("--mode", asked.mode)):
+    for flag, given in (("--library", asked.library), ("--mode", asked.mode), ("--nodes", asked.nodes)):
         if given is not None:
-            raise InputError("a bare link has no library", where=flag, do="add --on SYSTEM, or leave it out")
+            what = "nodes" if flag == "--nodes" else "library"
+            raise InputError(f"a bare link has no {what}", where=flag, do="add --on SYSTEM, or leave it out")
     if not asked.link:
         raise InputError(
             "neither a system nor a link is given", where="--on", do="add --on h100-sxm, or 5us 400GB/s after OP"
@@ -138,6 +194,7 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
     """Return a question on a system of the catalogue, with the library's rule and what was measured of it."""
     mode = Mode.parse(asked.mode or "graph", where="--mode")
     system, origins = store.system(asked.system or "", curves=True, where="--on")
+    system = _spread(system, ranks, asked.nodes)
     _check_ranks(ranks, system.fabric)
     measured = None if asked.library else clusters.library_of(system, LIBRARY)
     name = store.find("library", asked.library or measured or LIBRARY, where="--library")
@@ -181,7 +238,7 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
     return Loaded(
         question=question,
         sizes_bytes=sizes,
-        subject=f"{ranks} ranks of {system.name}",
+        subject=f"{ranks} ranks of {system.name}" + (f" on {_nodes(span)}" if asked.nodes else ""),
         library=name,
         origins={
             **{path: datum for path, datum in (origins | constants).items() if path.startswith(shown)},
@@ -190,7 +247,13 @@ def _on_system(asked: Asked, op: Op, ranks: int, sizes: list[float]) -> Loaded:
         defaults=tuple((flag, f"{value}: {why}") for flag, value, why in said),
         pairs=tuple(pairs),
         others=tuple(rule for rule in holding if rule.variant),
+        system=system.name,
     )
+
+
+def _nodes(span: Span) -> str:
+    """Return how many nodes a span has, in words."""
+    return f"{span.nodes} node{'s' * (span.nodes > 1)}"
 
 
 def _of_machine(system: System, span: Span, library: Library) -> frozenset[str]:
@@ -278,6 +341,24 @@ def _ranks(asked: Asked) -> int:
     return ranks
 
 
+def _spread(system: System, ranks: int, nodes: str | None) -> System:
+    """Return a system whose nodes hold as many of its devices as put the ranks on so many nodes.
+
+    A rank keeps the NICs that are its share of a full node.
+    """
+    if nodes is None:
+        return system
+    fabric, count = system.fabric, units.parse_count(nodes, where="--nodes")
+    each, full = ranks // count, fabric.devices_per_node
+    if each > full:
+        raise InputError(f"{ranks} ranks do not fit on {count} node{'s' * (count > 1)} of {full}", where="--nodes",
+                         allowed=f"{-(-ranks // full)} or more")  # fmt: skip
+    if count == 1 or each == full:
+        return system
+    nics = fabric.nics_per_node * each / full
+    return replace(system, fabric=replace(fabric, devices_per_node=each, nics_per_node=nics))
+
+
 def _check_ranks(ranks: int, fabric: Fabric) -> None:
     """Refuse a group that leaves a node half full."""
     per_node = fabric.devices_per_node
@@ -296,67 +377,8 @@ def _sizes(asked: Asked) -> tuple[list[float], tuple[tuple[str, str], ...]]:
             raise InputError("--sizes and nccl-tests' -b, -e, -f are both given", where="-b", allowed="one of the two")
         first = nccl_size(asked.first or asked.last or "", where="-b" if asked.first else "-e")
         last = nccl_size(asked.last or asked.first or "", where="-e" if asked.last else "-b")
-        factor = _factor(asked.factor, "-f") if asked.factor is not None else _DOUBLING
-        return _range(first, last, factor, "-b, -e"), ()
+        factor = size_factor(asked.factor, "-f") if asked.factor is not None else DOUBLING
+        return size_range(first, last, factor, "-b, -e"), ()
     if asked.sizes is None:
         return parse_sizes(SIZES), (("--sizes", f"{SIZES}: from messages of one token to those of training"),)
     return parse_sizes(asked.sizes), ()
-
-
-def nccl_size(text: str, *, where: str) -> float:
-    """Return a size [bytes] as nccl-tests reads it: K, M and G are powers of 1024, and no letter is bytes.
-
-    Raises InputError when it is no such size.
-    """
-    found = _NCCL_SIZE.fullmatch(text.strip())
-    if found is None or float(found[1]) <= 0:
-        raise InputError(
-            f"{text!r} is no size of nccl-tests", where=where, allowed="8, 512K, 128M, 1G: powers of 1024, above 0"
-        )
-    return _held(float(found[1]) * 1024.0 ** _BINARY[found[2].upper()], where)
-
-
-def parse_sizes(text: str, *, where: str = "--sizes") -> list[float]:
-    """Return sizes [bytes] from `1KiB:1GiB` (doubling), `1KiB:1GiB:x4`, or a list `16KiB,1MiB`.
-
-    Raises InputError when a size has no unit, the range runs backwards, or there are too many.
-    """
-    if ":" not in text:
-        return sorted({_size(item, where) for item in text.split(",")})
-    first, _, rest = text.partition(":")
-    last, _, factor = rest.partition(":")
-    by = _factor(factor, where) if factor else _DOUBLING
-    return _range(_size(first, where), _size(last, where), by, where)
-
-
-def _size(text: str, where: str) -> float:
-    """Return one size [bytes] above 0."""
-    size = units.parse(text, "size", where=where)
-    if size <= 0:
-        raise InputError("a message of no bytes has no place on a scale of sizes", where=where, allowed="above 0")
-    return _held(size, where)
-
-
-def _held(size_bytes: float, where: str) -> float:
-    """Return a size [bytes] that a memory can hold."""
-    if size_bytes > _MOST_BYTES:
-        raise InputError("no memory holds a message of that size", where=where, allowed="up to 1 EB (1e18 bytes)")
-    return size_bytes
-
-
-def _factor(text: str, where: str) -> float:
-    """Return the factor from one size to the next."""
-    found = _FACTOR.fullmatch(text.strip())
-    if found is None or float(found[1]) <= 1:
-        raise InputError(f"{text!r} is no factor from size to size", where=where, allowed="2, or any number above 1")
-    return float(found[1])
-
-
-def _range(first: float, last: float, factor: float, where: str) -> list[float]:
-    """Return the sizes from the first to the last."""
-    if last < first:
-        raise InputError("the sizes run backwards", where=where, allowed="the smaller size first")
-    count = math.floor(math.log(last / first) / math.log(factor) + 1e-9) + 1
-    if count > _LONGEST:
-        raise InputError(f"{count} sizes are too many", where=where, allowed=f"up to {_LONGEST}", do="raise the factor")
-    return [first * factor**step for step in range(count)]

@@ -22,7 +22,7 @@ TIERS = {"intra-node": "intra_node", "inter-node": "inter_node", "inter-rack": "
 """The names under which a file of links holds those of a system's tiers, and the tiers."""
 
 
-def link(texts: Sequence[str]) -> tuple[Link, dict[str, Datum]]:
+def link(texts: Sequence[str], *, where: str = "LATENCY BANDWIDTH") -> tuple[Link, dict[str, Datum]]:
     """Return the link that `nhalf link` names: LATENCY BANDWIDTH, with a comma or apart, or one name of the catalogue.
 
     Raises
@@ -34,7 +34,7 @@ def link(texts: Sequence[str]) -> tuple[Link, dict[str, Datum]]:
     if len(parts) == 1:
         from nhalf.catalog import store
 
-        _refuse_half(parts[0])
+        _refuse_half(parts[0], where)
         return store.link(parts[0])
     if len(parts) > 2:  # noqa: PLR2004  a latency and a bandwidth
         text = " ".join(texts)
@@ -61,10 +61,10 @@ def link_of(text: str, *, where: str) -> Link:
     parts = [part for part in re.split(r"[,\s]+", text.strip()) if part]
     if len(parts) not in (1, 2):
         raise InputError(f"{text!r} is no link", where=where, allowed="5us,400GB/s, or a name of `nhalf catalog links`")
-    return link(parts)[0]
+    return link(parts, where=where)[0]
 
 
-def _refuse_half(text: str) -> None:
+def _refuse_half(text: str, where: str) -> None:
     """Refuse a latency without a bandwidth, or a bandwidth without a latency: a name is neither."""
     for dimension, is_a, other, written in (
         ("time", "latency", "bandwidth", f"{text} 400GB/s"),
@@ -75,7 +75,7 @@ def _refuse_half(text: str) -> None:
         except InputError:
             continue
         raise InputError(
-            f"{text!r} is a {is_a}, and the {other} is missing", where="LATENCY BANDWIDTH",
+            f"{text!r} is a {is_a}, and the {other} is missing", where=where,
             allowed="two quantities, or the name of one link", do=f"write {written}",
         )  # fmt: skip
 

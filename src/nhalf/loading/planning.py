@@ -196,8 +196,8 @@ def _wish(read: Mapping[str, Any], limits: Limits) -> Wish:
         raise InputError("the cost needs a price", where="--price", do="add --price '$2.5' (for each GPU and hour)")
     if len(loads := [BY_NAME[name].on_command_line for name in ("users", "batch", "rate") if name in read]) > 1:
         raise InputError(f"{' and '.join(loads)} are both given", where=loads[0], allowed="one of them")
-    if limits.odds is not None and limits.tpot is None:
-        raise InputError("odds are those of a limit", where="--odds", do="add --tpot 20ms")
+    if limits.odds is not None and limits.tpot is None and limits.ttft is None:
+        raise InputError("odds are those of a limit", where="--odds", do="add --tpot 20ms, or --ttft 1s")
     texts = {name: text for name in ("tpot", "ttft", "price") if (text := getattr(limits, name)) is not None}
     return replace(
         wish(texts),

@@ -13,6 +13,7 @@ from nhalf.errors import InputError
 from nhalf.files.reading import read_json, read_text
 from nhalf.link import Link
 from nhalf.loading import simulate_checks
+from nhalf.loading.links import link_of
 from nhalf.simulate import programs, schedule, straggler
 from nhalf.simulate.engine import Conditions
 from nhalf.simulate.machine import Machine, Wiring, from_fabric, from_links, more_than_sold
@@ -98,15 +99,23 @@ def own_schedule(path: str) -> Program:
 def machine(ranks: int, flags: dict[str, Any]) -> Machine:
     """Return the machine that the flags describe: a system's fabric, or a link and a topology."""
     if flags["system"]:
-        if flags["latency"] or flags["bandwidth"]:
-            raise InputError("--on and --latency/--bandwidth are both given", where="--on", allowed="one of the two")
+        if flags["latency"] or flags["bandwidth"] or flags.get("link"):
+            raise InputError("--on and a link are both given", where="--on", allowed="one of the two")
         if ranks < 2:  # noqa: PLR2004  said by the programs too, but a fabric has no span for it
             raise InputError("1 rank has nobody to talk to", where="--ranks", allowed="2 or more")
         system, _ = store.system(flags["system"], where="--on")
         found = from_fabric(system.fabric, ranks)
         assumed = more_than_sold(system.name, ranks)
         return replace(found, words=f"{found.words} ({assumed})") if assumed else found
-    latency = units.parse(needed(flags, "latency", "5us (or --on SYSTEM)"), "time", where="--latency")
+    if flags.get("link"):
+        if flags["latency"] or flags["bandwidth"]:
+            raise InputError(
+                "--link and --latency/--bandwidth are both given", where="--link", allowed="one of the two"
+            )
+        return from_links(ranks, link_of(flags["link"], where="--link"), _wiring(flags))
+    latency = units.parse(
+        needed(flags, "latency", "5us (or --link 5us,400GB/s, or --on SYSTEM)"), "time", where="--latency"
+    )
     bandwidth = units.parse(needed(flags, "bandwidth", "50GB/s"), "bandwidth", where="--bandwidth")
     return from_links(ranks, Link(latency, bandwidth), _wiring(flags))
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from nhalf.breakdown import Input, Quantity, Term, largest, leaf, portion, total
+from nhalf.breakdown import Input, Quantity, Term, is_array, largest, leaf, portion, some, total
 from nhalf.collective import Mode, Op
 from nhalf.curve import preferred
 from nhalf.laws import selection
 from nhalf.laws.across_nodes import across_nodes, place
 from nhalf.laws.domain import MEASURED, Kernels, in_domain
 from nhalf.link import Link
+from nhalf.tape import Traced
 
 if TYPE_CHECKING:
     from nhalf.curve import MeasuredCurve
@@ -39,7 +40,7 @@ Known: TypeAlias = tuple[Term, Quantity]
 def links(scenario: Scenario) -> Fabric:
     """Return the links as messages find them: those between nodes with what the network stack adds to their latency."""
     fabric, added = scenario.system.fabric, scenario.stack.remedies.network_stack_s
-    if not np.any(added):
+    if not some(added != 0):
         return fabric
     tier = "inter_node" if fabric.inter_rack is None else "inter_rack"
     link: Link = getattr(fabric, tier)
@@ -89,6 +90,27 @@ def collective(
     that was measured under another key.
     """
     size = size_bytes.value if isinstance(size_bytes, Term) else size_bytes
+    if known is not None or type(size) is Traced or np.size(size) > _FEW:
+        return _isolated(scenario, op, group, size, known)
+    asked = scenario.system, scenario.stack, op, group, (size.shape, size.tobytes()) if is_array(size) else size
+    found = _PRICED.get(asked)
+    if found is None:
+        found = _isolated(scenario, op, group, size, None)
+        if np.size(found.value) <= _FEW:
+            if len(_PRICED) >= _KEPT:
+                _PRICED.clear()
+            _PRICED[asked] = found
+    return found
+
+
+_FEW: Final = 64
+_KEPT: Final = 1024
+_PRICED: dict[tuple[object, ...], Term] = {}
+"""What collectives of few sizes took on a system under a stack: layouts of a sweep or a plan ask for the same ones."""
+
+
+def _isolated(scenario: Scenario, op: Op, group: Group, size: Quantity, known: Known | None) -> Term:
+    """Return the time [s] of a collective of a size [bytes]; of the scenario, its system and its stack alone count."""
     library = scenario.stack.library
     now = links(scenario)
     law = selection.fastest(op, size, group.span(now), library)

@@ -11,9 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
-from nhalf.breakdown import Input, Quantity, Term, leaf, portion, product, total
+from nhalf.breakdown import Input, Quantity, Term, leaf, portion, product, some, total
 from nhalf.collective import Op, Routed
 from nhalf.predict import routed
 from nhalf.predict.communication import collective, is_measured
@@ -249,7 +247,9 @@ def time(scenario: Scenario, name: str, found: list[Exchange]) -> Term | None:
 
 def _one_kind(scenario: Scenario, exchange: Exchange) -> Term:
     """Return the time [s] of one kind of exchange."""
-    excess = leaf("in-model excess", "dl", {"dl": scenario.stack.collective_excess_s}, column="collective_fixed")
+    excess = leaf(
+        "waiting inside the model", "dl", {"dl": scenario.stack.collective_excess_s}, column="collective_fixed"
+    )
     isolated = collective(scenario, exchange.op, exchange.group, exchange.size, exchange.known)
     parts = [isolated] if exchange.op != Op.ALL_REDUCE else _by_another_kernel(scenario, exchange, isolated)
     return product(exchange.name, exchange.count, total("collective", excess, *parts))
@@ -258,10 +258,10 @@ def _one_kind(scenario: Scenario, exchange: Exchange) -> Term:
 def _by_another_kernel(scenario: Scenario, exchange: Exchange, isolated: Term) -> list[Term]:
     """Return an all-reduce by the kernel of a what-if: so many times as long, or so much less; as it is without one."""
     on = scenario.stack.remedies
-    if np.any(on.all_reduce_factor != 1.0):
+    if some(on.all_reduce_factor != 1.0):
         factor = leaf("another kernel", "factor", {"factor": on.all_reduce_factor}, unit="1")
         isolated = product("another kernel", factor, isolated)
-    if not np.any(on.all_reduce_s) and not np.any(on.all_reduce_saved_s):
+    if not some(on.all_reduce_s != 0) and not some(on.all_reduce_saved_s != 0):
         return [isolated]
     inputs: dict[str, Input] = {
         "now": collective(scenario, exchange.op, exchange.group, message_bytes(scenario)),
@@ -269,7 +269,7 @@ def _by_another_kernel(scenario: Scenario, exchange: Exchange, isolated: Term) -
         "saved": on.all_reduce_saved_s,
         "fixed": portion("fixed time", isolated, "collective_fixed"),
     }
-    formula = "maximum(target - now - saved, -fixed)" if np.any(on.all_reduce_s) else "maximum(-saved, -fixed)"
+    formula = "maximum(target - now - saved, -fixed)" if some(on.all_reduce_s != 0) else "maximum(-saved, -fixed)"
     return [isolated, leaf("another kernel", formula, inputs, column="collective_fixed")]
 
 

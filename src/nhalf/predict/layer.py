@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from nhalf.breakdown import Input, Quantity, Term, excess, leaf, total
+from nhalf.breakdown import Input, Quantity, Term, excess, leaf, some, total
 from nhalf.laws.roofline import byte_time, flop_time
 from nhalf.predict.memory import largest_batch, stage_share
 from nhalf.scenario import shared
@@ -47,7 +45,7 @@ def running(scenario: Scenario) -> Quantity | Term:
     The house's decode-step note, term 8.
     """
     workload = scenario.workload
-    if not np.any(np.greater(workload.output_tokens, 0)):
+    if not some(workload.output_tokens > 0):
         return workload.batch
     inputs: dict[str, Input] = {"b": workload.batch, "room": largest_batch(scenario)}
     return leaf("running batch", "minimum(b, maximum(room, 1))", inputs, unit="1")
@@ -163,7 +161,7 @@ def expert_hits(scenario: Scenario, through: Term) -> tuple[Term, Term, Term | N
         "h": -math.log1p(-min(share, _ALL)),
     }
     own = leaf("hits of an expert", "T * dp * h", inputs, unit="1")
-    if workload.phase == "prefill" or not np.any(np.greater(workload.output_tokens, 0)):
+    if workload.phase == "prefill" or not some(workload.output_tokens > 0):
         return own, own, None
     several = prompts_per_step(scenario)
     inputs |= {"i": workload.prompt_tokens, "n": several}

@@ -176,12 +176,13 @@ def usable_bytes(scenario: Scenario) -> tuple[Quantity, Quantity]:
     return USABLE_SHARE * low, USABLE_SHARE * high
 
 
-def fit_codes(scenario: Scenario, batch: Quantity | None = None) -> NDArray[np.int64]:
+def fit_codes(scenario: Scenario, need: Quantity | None = None) -> NDArray[np.int64]:
     """Return the index in `FITS` of whether the scenario fits, element by element.
 
-    It is `marginal` where it depends on how much memory the driver really reports.
+    `need` [bytes] is what the fullest device must hold, where that is not all. It is `marginal` where it depends on how
+    much memory the driver really reports.
     """
-    need = np.asarray(needed(scenario, batch).value)
+    need = np.asarray(needed(scenario).value if need is None else need)
     low, high = usable_bytes(scenario)
     return np.add(need <= low, need <= high, dtype=np.int64)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from nhalf.breakdown import Input, Quantity, Term, leaf, total
+from nhalf.breakdown import Input, Quantity, Term, leaf, some, total
 from nhalf.device import FOUR_BITS, generation
 from nhalf.predict.exchange import all_reduces
 from nhalf.predict.memory import stage_share
@@ -28,7 +26,7 @@ def unsharded(scenario: Scenario, work: list[Term]) -> list[Term]:
     31 % on clusters of CPUs and boards.
     """
     share, ranks = scenario.stack.unsharded_share, scenario.layout.tensor_parallel
-    if ranks == 1 or not np.any(np.greater(share, 0)):
+    if ranks == 1 or not some(share > 0):
         return []
     inputs: dict[str, Input] = {"s": share, "K": float(ranks), "shared": total("shared out", *work)}
     return [leaf("not shared out", "s * (K - 1) * shared", inputs, column="compute")]
@@ -61,7 +59,7 @@ def layer_time(scenario: Scenario) -> Term:
         if count:
             inputs |= {f"L_{name}": float(count), f"a_{name}": factor}
             formula += f" + a_{name} * L_{name}"
-    if np.any(np.greater(stack.remedies.fused_norms, 0)):
+    if some(stack.remedies.fused_norms > 0):
         inputs |= fused_kernels(scenario)
         formula += " - f * N / (fuse * kernels)"
     return leaf("layers", f"tl * ({formula}) * stage", inputs, column="launch")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nhalf.breakdown import Input, Quantity, Term, excess, leaf, product, total
+from nhalf.breakdown import Input, Quantity, Term, excess, leaf, product, some, total
 from nhalf.laws.roofline import byte_time, flop_time
 from nhalf.predict import exchange, layer, overhead, prompt
 from nhalf.predict.hand_over import hand_overs
@@ -37,7 +37,7 @@ def prefill(scenario: Scenario) -> Term:
     """
     chunks = _chunks(scenario)
     parts = _in_halves(scenario) if scenario.stack.remedies.two_batches else _one_pass(scenario)
-    if scenario.layout.pipeline_parallel > 1 or np.any(np.greater(chunks, 1)):
+    if scenario.layout.pipeline_parallel > 1 or some(chunks > 1):
         inputs: dict[str, Input] = {
             "c": chunks,
             "m": layer.micro_batches(scenario),
@@ -62,7 +62,7 @@ def _chunks(scenario: Scenario) -> Quantity:
     """Return in how many chunks [1] a prompt is taken."""
     workload = scenario.workload
     size = np.where(np.greater(workload.chunk_tokens, 0), workload.chunk_tokens, np.inf)
-    count = np.maximum(np.ceil(np.asarray(workload.prompt_tokens) / size), 1.0)
+    count = np.maximum(np.ceil(np.asanyarray(workload.prompt_tokens) / size), 1.0)
     return count if np.ndim(count) else float(count)
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from nhalf.breakdown import Input, Quantity, Term, excess, leaf, product, total
+from nhalf.breakdown import Input, Quantity, Term, excess, leaf, product, some, total
 from nhalf.collective import Mode
 from nhalf.laws.overlap import alternating_share, exposed_share
 from nhalf.predict import exchange, layer, overhead
@@ -46,7 +44,7 @@ def decode(scenario: Scenario) -> Term:
     logits = exchange.time(scenario, "logits", exchange.gathered_logits(scenario, through))
     if logits is not None:
         parts.append(logits)
-    if np.any(np.greater(scenario.workload.output_tokens, 0)):
+    if some(scenario.workload.output_tokens > 0):
         parts.append(interference(scenario))
     return with_host(scenario, parts)
 
@@ -87,7 +85,7 @@ def exposed(scenario: Scenario, found: list[Exchange], busy: Term) -> list[Term]
     if collectives is None:
         return []
     share = scenario.stack.remedies.overlap_share
-    if not np.any(np.greater(share, 0)):
+    if not some(share > 0):
         return [collectives]
     return [product("exposed collectives", exposed_share(collectives, busy, share), collectives)]
 
@@ -153,13 +151,13 @@ def _host(scenario: Scenario, passes: Quantity) -> Term:
         "launch": scenario.stack.host_launch_s,
     }
     formula = "L * kernels * launch"
-    if np.any(np.greater(passes, 1)):
+    if some(passes > 1):
         inputs["passes"] = passes
         formula += " * passes"
-    if np.any(np.greater(scenario.stack.remedies.fused_norms, 0)):
+    if some(scenario.stack.remedies.fused_norms > 0):
         inputs |= overhead.fused_kernels(scenario)
         formula = formula.replace("L * kernels", "(L * kernels - f * N / fuse)")
-    if np.any(np.greater(scenario.stack.host_sharing, 0)):
+    if some(scenario.stack.host_sharing > 0):
         inputs |= {"h": scenario.stack.host_sharing, "K": float(scenario.layout.tensor_parallel)}
         formula += " * (1 + h * (K - 1))"
     return leaf("host", formula, inputs)

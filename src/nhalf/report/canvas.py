@@ -92,8 +92,8 @@ class Canvas:
                 self._console().print(Text(cut, style=f"{style} yellow".strip() if warn else style), soft_wrap=True)
 
     def next_line(self, command: str, why: str = "") -> None:
-        """Write the command to run next on one line if there is room, else as lines that a shell reads on."""
-        line = f"Next: {command}" + (f"   {why}" if why else "")
+        """Write the command to run next, with its reason as a remark where there is room, as a shell reads it."""
+        line = f"Next: {command}" + (f"{_REMARK}{why}" if why else "")
         if len(line) < self.width:
             self._console().print(Text(line), soft_wrap=True)
             return

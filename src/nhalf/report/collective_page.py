@@ -68,7 +68,7 @@ def _by_size(found: Answer) -> list[Section]:
     curve = _measured(found)
     if curve is not None:
         title = f"{found.loaded.library}, {question.ranks} ranks, {question.mode}"
-        lead = "Left of 2x floor a message pays for latency, right of it for bandwidth."
+        lead = "Left of the crossover a message pays for latency, right of it for bandwidth."
         figures = [latency.latency(curve, key="latency", title=title)]
         missed = latency.misfit(curve, key="misfit", title="How far the one line is from what was measured")
         figures += [missed] if missed is not None else []

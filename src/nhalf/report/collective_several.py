@@ -1,4 +1,4 @@
-"""One collective on several systems side by side: what it takes at each size, what runs it there, and who is ahead."""
+"""One collective on several systems or groups of ranks: what it takes at each size, what runs it, who is ahead."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nhalf import units
 from nhalf.collective import Op
-from nhalf.report.collective import spread, verdict
+from nhalf.report.collective import focus, spread, verdict
 from nhalf.report.collective_document import body
 from nhalf.report.document import envelope
 from nhalf.report.page import Page
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Named = tuple[str, "Answer"]
 _TIE = 1.05
 _FEW = 3
+_COLUMNS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,21 +68,32 @@ def _table(several: Sequence[Named], sizes: Sequence[float]) -> tuple[list[str],
             "-" if barrier else units.format_size(size, binary=True),
             *(cell for _, found in several for cell in _cells(_took(found, size))),
         ]
-        for size in sizes
+        for size in (sizes[:1] if barrier else sizes)
     ]
     return ["size", *(head for system, _ in several for head in (system, "<"))], rows
 
 
+def _across(several: Sequence[Named], sizes: Sequence[float]) -> tuple[list[str], list[list[str]]]:
+    """Return a line for each of many: its times, and how the last is known where it was not measured."""
+    rows = []
+    for name, found in several:
+        took = [_took(found, size) for size in sizes]
+        rows.append([name, *(units.format_time(each.time_s) for each in took), *_cells(took[-1])[1:]])
+    return ["<", *(units.format_size(size, binary=True) for size in sizes), "<"], rows
+
+
 def brief(several: Sequence[Named], *, next_command: str) -> Brief:
     """Return the first screen of several systems."""
-    first = several[0][1]
-    sizes = spread(first.loaded.sizes_bytes, 9)
-
-    said, *more = comparison(several).split(", ")
+    first, many = several[0][1], len(several) > _FEW
+    sizes = spread(first.loaded.sizes_bytes, _COLUMNS if many else 9)
+    ranks = {found.question.ranks for _, found in several}
+    said = comparison(several)
+    systems = joined(list(dict.fromkeys(found.loaded.system for _, found in several)))
+    whose = f"{first.question.ranks} ranks" if len(ranks) == 1 else systems or "one link"
     return Brief(
-        verdict=[", ".join([said, *more]) if len(more) < _FEW else _leads(several)],
-        title=f"{first.question.op} on {first.question.ranks} ranks",
-        table=_table(several, sizes),
+        verdict=[said if said.count(", ") <= _FEW else _leads(several)],
+        title=f"{first.question.op} on {whose}",
+        table=(_across if many and first.question.op != Op.BARRIER else _table)(several, sizes),
         next_command=next_command,
         next_why="each algorithm",
     )
@@ -104,13 +116,19 @@ def _leads(several: Sequence[Named]) -> str:
 
 
 def comparison(several: Sequence[Named]) -> str:
-    """Return which system is ahead at which sizes; within 5 % none is."""
+    """Return which system is ahead at which sizes, within 5 % none; of groups of one system the least and the most."""
     sizes = several[0][1].loaded.sizes_bytes
+    if len({found.loaded.system for _, found in several}) == 1:
+        size = focus(sizes)
+        took = sorted((_took(found, size).time_s, name) for name, found in several)
+        ends = [f"{units.format_time(time_s)} on {name}" for time_s, name in (took[0], took[-1])]
+        said = "It" if several[0][1].question.op == Op.BARRIER else units.format_size(size, binary=True)
+        return f"{said} takes {ends[0]}, {ends[1]}."
     runs: list[tuple[str, float]] = []
     for size in sizes:
-        took = {system: _took(found, size).time_s for system, found in several}
-        least = min(took.values())
-        ahead = joined([system for system, time_s in took.items() if time_s <= _TIE * least])
+        times = {system: _took(found, size).time_s for system, found in several}
+        least = min(times.values())
+        ahead = joined([system for system, time_s in times.items() if time_s <= _TIE * least])
         if not runs or runs[-1][0] != ahead:
             runs.append((ahead, size))
     if len(runs) == 1:
@@ -121,9 +139,11 @@ def comparison(several: Sequence[Named]) -> str:
 
 def document(several: Sequence[Named]) -> dict[str, Any]:
     """Return the document of several systems: rows and crossovers of all with their system, and the answer of each."""
-    bodies = [{"system": system, **body(found)} for system, found in several]
+    bodies = [{"system": found.loaded.system or None, **body(found)} for _, found in several]
+    groups = {(each["ranks"], each["nodes"]) for each in bodies}
+    whose = ("system", "ranks", "nodes") if len(groups) > 1 else ("system",)
     shared = {
-        key: [{"system": each["system"], **row} for each in bodies for row in each[key]]
+        key: [{**{name: each[name] for name in whose}, **row} for each in bodies for row in each[key]]
         for key in ("rows", "crossovers")
     }
     kept = [{key: value for key, value in each.items() if key not in shared} for each in bodies]

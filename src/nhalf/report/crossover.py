@@ -82,7 +82,7 @@ def _table(turns: Sequence[Turn], canvas: Canvas) -> None:
         line += [f"{turn.ratio:.1f}x"] if wide else []
         lines.append([*line, found.kind])
     heads = [*(["<system"] if several else []), "<library", "<op", "K", "<path", "alpha", *(["beta"] if wide else []),
-             "n_1/2", "at batch", "2x floor", "from batch", *(["ratio"] if wide else []), "<kind"]  # fmt: skip
+             "n_1/2", "at batch", "crossover", "from batch", *(["ratio"] if wide else []), "<kind"]  # fmt: skip
     canvas.table(heads, lines)
     if not wide:
         canvas.paragraph("AR all-reduce, AG all-gather, RS reduce-scatter; sizes are totals.", indent="  ")
@@ -99,8 +99,8 @@ def _advice(turns: Sequence[Turn]) -> str:
     apart = f" Here n_1/2 is {span} times the other." if ratios else ""
     what = "measured" if any(map(_is_measured, turns)) else "modelled"
     why = (
-        f"Use 2x floor: the size at which a {what} collective has doubled its floor, so that half of its time goes by "
-        "bytes. n_1/2 = alpha x beta is of one line through the whole curve, whose beta is that of the largest "
+        f"Use the crossover: the size at which a {what} collective has doubled its floor, so that bytes take half of "
+        "its time. n_1/2 = alpha x beta is of one line through the whole curve, whose beta is that of the largest "
         "messages; at small ones a library runs another algorithm, with few steps and more bytes (one-shot moves K - 1 "
         "vectors), so its time grows sooner."
     )

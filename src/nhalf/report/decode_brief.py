@@ -189,12 +189,15 @@ def _remark(row: Row, panel: Panel) -> str:
     """Return what stands behind a bar."""
     if row.fits_memory == "no":
         return "does not fit"
-    if len(panel.rows) > 1 and row is panel.fastest:
-        return "fastest"
-    if row.fits_memory == "marginal":
-        return "tight fit"
     modelled = row.kind == "modelled" and row.layout.devices > 1
-    return ", ".join([*([f"{row.nodes} nodes"] if row.nodes > 1 else []), *(["modelled"] if modelled else [])])
+    others = [each for each in panel.rows if each is not row]
+    told = [
+        *(["fastest"] if row is panel.fastest and any(each.fits_memory != "no" for each in others) else []),
+        *(["tight fit"] if row.fits_memory == "marginal" else []),
+        *([f"{row.nodes} nodes"] if row.nodes > 1 else []),
+        *(["modelled"] if modelled else []),
+    ]
+    return ", ".join(told)
 
 
 def _tone(row: Row, panel: Panel) -> Tone:
@@ -227,7 +230,7 @@ def _savings(panel: Panel) -> list[Saving]:
     if row.layout.devices > 1:
         found.append(Saving(name="half the all-reduce latency", share=network, told=network >= TIE))
     linked: list[str] = []
-    for wider, quicker in of_links(panel.levers)[:1]:
+    for wider, quicker in of_links(panel.levers)[: 2 if row.crosses_nodes else 1]:
         where = link_name(row.scenario.system, wider.path.split(".")[2])
         found.append(Saving(name=f"half the {where} latency", share=quicker.gain, told=quicker.gain >= TIE))
         found.append(Saving(name=f"2x {where} bandwidth", share=wider.gain, told=wider.gain >= TIE))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from nhalf.report.canvas import Canvas
     from nhalf.report.pictures import Subject
 
-_HEADS = ("<claim", "predicted", "measured", "ratio", "<holds")
 _HOLDS, _FAILS = "#2b6cb0", "#c05621"
 
 
@@ -34,6 +33,11 @@ class Answer:
     tokens_equal: bool
     why: str = ""
     stopped: bool = False
+
+    @property
+    def seen(self) -> str:
+        """Return the word for what was seen: measured on hosts, or simulated."""
+        return "simulated" if self.why else "measured"
 
 
 def brief(answer: Answer) -> Brief:
@@ -48,7 +52,8 @@ def brief(answer: Answer) -> Brief:
     return Brief(
         verdict=verdict,
         number=f"{same} Each prediction was written down before its run.",
-        table=(_HEADS, [_row(claim) for claim in answer.claims]),
+        table=(["<claim", "predicted", answer.seen, "ratio", "<holds"], [_row(claim) for claim in answer.claims]),
+        notes=["The claims are of this bench, not of your cluster: nhalf measure --model tries that."],
         assumed=_assumed(),
         next_command="nhalf lab -o lab.html",
         next_why="the claims in pictures, for your model",
@@ -79,7 +84,7 @@ def detail(answer: Answer, canvas: Canvas) -> None:
     write_brief(brief(answer), canvas)
     for claim in answer.claims:
         canvas.heading(claim.name)
-        canvas.table(["<what", "predicted", "measured", "ratio"], _values(claim))
+        canvas.table(["<what", "predicted", answer.seen, "ratio"], _values(claim))
         canvas.paragraph(f"  {_times(claim)}", indent="    ")
 
 
@@ -92,7 +97,7 @@ def _values(claim: Claim) -> list[list[str]]:
 
 def _times(claim: Claim) -> str:
     text = f"predicted {claim.predicted_at}, measured until {claim.measured_at}"
-    if claim.low is None or claim.high is None:
+    if claim.low is None or claim.high is None or not claim.low < claim.high:
         return text
     return f"{claim.headline}: {units.format_time(claim.low)} to {units.format_time(claim.high)}; {text}"
 
@@ -122,10 +127,11 @@ def page(answer: Answer, of: Subject) -> Page:
     """Return the page: the eight pictures of the reader's model, each with what the bench says of it."""
     bars = [Bar(name=claim.name, value=claim.ratio, label=f"{claim.ratio:.2f}",
                 colour=_HOLDS if claim.holds else _FAILS) for claim in answer.claims]  # fmt: skip
-    drawn = of_bars(bars, key="ratios", title="Measured over predicted", axis="measured / predicted",
+    drawn = of_bars(bars, key="ratios", title=f"{answer.seen.capitalize()} over predicted",
+                    axis=f"{answer.seen} / predicted",
                     note="1 is as predicted. Blue: the claim holds; orange: it does not.")  # fmt: skip
     found = brief(answer)
-    heads = ("<what", "predicted", "measured", "ratio")
+    heads = ("<what", "predicted", answer.seen, "ratio")
     claims = dict(enumerate(answer.claims))
     sections = [_tried(section, claims[place], heads) if place in claims else section
                 for place, section in enumerate(pictures.sections(of))]  # fmt: skip

@@ -15,7 +15,7 @@ from nhalf.report.plan import Asked, served
 from nhalf.report.plan_several import comparison
 from nhalf.report.plan_words import GOALS, judgement, limits, tenths, token_columns, verdict, wins_apart
 from nhalf.report.view import Bars, Brief, percent
-from nhalf.report.words import COSTS, assumed, span
+from nhalf.report.words import COSTS, assumed, binding_word, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def several(plans: Sequence[Named], *, next_command: str) -> Brief:
             names=[],
             parts=[[_score(plan, row) if row is not None else 0.0] for _, plan, row in shown],
             remarks=[
-                "" if row is None else "beyond the limits" if plan.chosen is None else _binds(row)
+                "" if row is None else "beyond the limits" if plan.chosen is None else binding_word(row)
                 for _, plan, row in shown
             ],
         ),
@@ -100,20 +100,16 @@ def _waits(plan: Plan, chosen: Choice) -> list[str]:
     if found is None:
         return []
     pairs = (
-        (plan.wish.ttft_s, found.ttft_p99_s, "to the first token"),
-        (plan.wish.tpot_s, found.tpot_p99_s, "a token"),
+        (plan.wish.ttft_s, found.ttft_p50_s, found.ttft_p99_s, "to the first token"),
+        (plan.wish.tpot_s, found.tpot_p50_s, found.tpot_p99_s, "a token"),
     )
     late = [
-        f"More than 1 request in 100 takes over {units.format_time(limit)} {what}."
-        for limit, last, what in pairs
+        f"{'Most requests take' if middle > limit else 'More than 1 request in 100 takes'} over "
+        f"{units.format_time(limit)} {what}{': --users finds a load that keeps it' * (middle > limit)}."
+        for limit, middle, last, what in pairs
         if limit is not None and last > limit
     ]
     return [waits_line(found), *late]
-
-
-def _binds(row: Choice) -> str:
-    """Return what binds a layout, in the words of the other first screens."""
-    return "per-layer overhead" if row.binding == "launch" else row.binding
 
 
 def users(plan: Plan, row: Choice) -> int:
@@ -168,7 +164,9 @@ def _bars(plan: Plan, rows: Sequence[Choice]) -> Bars:
         ],
         names=[],
         parts=[[_score(plan, row)] for row in rows],
-        remarks=[{"yes": _binds(row), "marginal": "perhaps", "no": "beyond the limits"}[row.meets] for row in rows],
+        remarks=[
+            {"yes": binding_word(row), "marginal": "perhaps", "no": "beyond the limits"}[row.meets] for row in rows
+        ],
         tones=["good" if row is plan.chosen else "warn" if row.meets != "yes" else "plain" for row in rows],
     )
 

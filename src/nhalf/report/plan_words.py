@@ -236,7 +236,8 @@ def wins_apart(plan: Plan) -> list[str]:
         for side in (found.prefill, found.decode)
     ]
     gain = percent(_gain_apart(found, chosen))
-    return [f"Prefill and decode apart give {gain} more: {sides[0]} prefill, {sides[1]} decode (--pools)."]
+    where = "--detail" if plan.wish.pools else "--pools"
+    return [f"Prefill and decode apart give {gain} more: {sides[0]} prefill, {sides[1]} decode ({where})."]
 
 
 _EVEN: Final = 5

@@ -17,7 +17,7 @@ from nhalf.predict.step import BINDING, COLUMNS
 from nhalf.report.document import envelope, taken
 from nhalf.report.fields import count
 from nhalf.report.sweep_file import Coded, encoded, stacked
-from nhalf.report.words import joined
+from nhalf.report.words import binding_word, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,10 +123,10 @@ def verdict(grid: Grid, tally: Tally) -> str:
     if tally.best is None:
         return f"{text}; none is left."
     still = idle(grid, tally.best.axes)
-    named, binding = _axes(grid, tally.best), tally.best.binding
+    named, binding = _axes(grid, tally.best), binding_word(tally.best)
     if not named:
-        return f"{text}; {joined(still)} {_changes(still)} nothing at the fastest, and what binds it is {binding}."
-    text += f"; the fastest is {named}, and what binds it is {binding}."
+        return f"{text}; {joined(still)} {_changes(still)} nothing at the fastest, and most of it is {binding}."
+    text += f"; the fastest is {named}, and most of it is {binding}."
     return f"{text} There {joined(still)} {_changes(still)} nothing." if still else text
 
 
@@ -155,7 +155,7 @@ def _row(grid: Grid, first: str, value: str | float, point: Spot) -> list[str]:
         shown(first, value),
         units.format_time(point.step_s),
         count(point.tokens_per_s_per_user),
-        point.binding,
+        binding_word(point),
         rest,
     ]
 

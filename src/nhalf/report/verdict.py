@@ -114,7 +114,8 @@ def said(comparison: Comparison) -> tuple[str, str]:
     [panel] = panels
     if not panel.tied:
         return _unfit(panel), ""
-    return _best(panel), " ".join([_range(panel.fastest), *_slower(panel), *_capped(panel)])
+    lacks = [_lacks(others) for others in [_alone(panel)] if others]
+    return _best(panel), " ".join([_range(panel.fastest), *lacks, *_slower(panel), *_capped(panel)])
 
 
 def _steady(panels: Sequence[Panel]) -> str:
@@ -161,9 +162,17 @@ def _best(panel: Panel) -> str:
     if len(panel.rows) == 1:
         return f"{row.layout_name} takes {figure}."
     tied = [each.layout_name for each in panel.tied if each is not row]
+    if _alone(panel):
+        return f"Only {row.layout_name} fits: {figure}."
     if tied:
         return f"{row.layout_name} is fastest: {figure}; {joined(tied)} within {100 * TIE:.0f} %."
     return f"{row.layout_name} is fastest: {figure}."
+
+
+def _alone(panel: Panel) -> list[Row]:
+    """Return the other rows where none of them fits in memory."""
+    others = [each for each in panel.rows if each is not panel.fastest]
+    return others if all(each.fits_memory == "no" for each in others) else []
 
 
 def _range(row: Row) -> str:
@@ -191,6 +200,11 @@ def _capped(panel: Panel) -> list[str]:
 
 def _unfit(panel: Panel) -> str:
     """Return that nothing fits, and what is missing."""
-    row = min(panel.rows, key=lambda each: each.memory_bytes)
+    return f"Does not fit: {_lacks(panel.rows)}"
+
+
+def _lacks(rows: Sequence[Row]) -> str:
+    """Return what the smallest of some rows needs, which is too much."""
+    row = min(rows, key=lambda each: each.memory_bytes)
     needed, usable = (fields.gigabytes(size) for size in (row.memory_bytes, row.memory.usable_bytes))
-    return f"Does not fit: {row.layout_name} needs {needed} GB per GPU, {usable} GB are usable."
+    return f"{row.layout_name} needs {needed} GB per GPU, {usable} GB are usable."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -51,6 +51,24 @@ def unit(row: Point) -> str:
 def whole(row: Point) -> str:
     """Return what the columns of a row add up to."""
     return "prefill" if row.prefills else "step"
+
+
+class _Bound(Protocol):
+    """What one part takes the most time of."""
+
+    @property
+    def binding(self) -> str:
+        """Return the part, as documents name it."""
+        ...
+
+
+BINDING: Final = {"launch": "per-layer overhead", "kv": "KV cache"}
+"""Parts of a step that a screen calls otherwise than documents do."""
+
+
+def binding_word(point: _Bound) -> str:
+    """Return what takes the most time of a point, in words."""
+    return BINDING.get(point.binding, point.binding)
 
 
 COSTS: Final = {

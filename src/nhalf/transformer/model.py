@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from nhalf.errors import InputError, did_you_mean
@@ -63,7 +63,7 @@ class MixtureOfExperts(NamedTuple):
     layer_count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Transformer:
     """A decoder-only transformer.
 
@@ -85,7 +85,7 @@ class Transformer:
 
     # ------------------------------------------------------------------------------------------------------- layers
 
-    @property
+    @cached_property
     def layer_count(self) -> int:
         """Return the number of layers L."""
         return sum(layer.count for layer in self.layers)
@@ -96,22 +96,22 @@ class Transformer:
         return sum(layer.count * ((layer.attention is not None) + (layer.feed_forward is not None))
                    for layer in self.layers)  # fmt: skip
 
-    @property
+    @cached_property
     def moe_layer_count(self) -> int:
         """Return the number of layers with experts."""
         return sum(layer.count for layer in self.layers if isinstance(layer.feed_forward, ExpertFeedForward))
 
-    @property
+    @cached_property
     def mla_layer_count(self) -> int:
         """Return the number of layers with latent or compressed attention, sparse or not."""
         return self._counted(*_LATENT)
 
-    @property
+    @cached_property
     def sparse_layer_count(self) -> int:
         """Return the number of layers whose attention reads the cached tokens that an indexer chose (DSA)."""
         return self._counted("block-sparse attention", *_SPARSE_LATENT)
 
-    @property
+    @cached_property
     def linear_layer_count(self) -> int:
         """Return the number of layers that keep a state instead of a cache: linear attention and state space."""
         return self._counted("linear attention", "state space")
@@ -126,6 +126,11 @@ class Transformer:
 
     def cache_parts(self) -> tuple[CachePart, ...]:
         """Return the kinds of attention, each with its number of layers, in the order of the stack."""
+        return self._parts
+
+    @cached_property
+    def _parts(self) -> tuple[CachePart, ...]:
+        """Return what `cache_parts` does, counted once."""
         counts: dict[Attention, int] = {}
         for layer in self.layers:
             if layer.attention is not None:
@@ -174,7 +179,7 @@ class Transformer:
         )
         return self.parameters - self.embedding_parameters - idle
 
-    @property
+    @cached_property
     def mixture(self) -> MixtureOfExperts | None:
         """Return the routed experts, None for a dense model."""
         blocks = [layer.feed_forward for layer in self.layers if isinstance(layer.feed_forward, ExpertFeedForward)]

@@ -50,7 +50,8 @@ _PREFIX = re.compile(
     r"|\d{1,6}: "  # srun -l
     r"|\[pod/[^\]\s]*\] ?"  # kubectl logs --prefix
     r"|(?:stdout|stderr) [FP] "  # the container runtime interface, behind a time
-    rf"|(?:{_LEVEL}) \d\d-\d\d {_CLOCK} \[[^\]]*\] "  # vLLM
+    rf"|(?:{_LEVEL}) \d\d-\d\d {_CLOCK} (?:\[[^\]]*\] )?"  # vLLM
+    rf"|(?:- )?(?:[\w.]+ - )?(?:{_LEVEL}) (?: *- )?"  # logging with a time before it
     rf"|(?:{_LEVEL}):[\w.]*:"  # logging.basicConfig
     rf"|\| (?:{_LEVEL}) *\| [\w.]+:[\w<>]+:\d+ - "  # loguru, behind a time
     rf"|(?:\[[\w./:-]+\] ?)?\[(?:{_LEVEL})\] ?(?:- )?"
@@ -59,9 +60,12 @@ _PREFIX = re.compile(
     r")"
 )
 _NUMBERS = re.compile(r" *+\d++ ++[\d.]")  # a row of a table: what launchers write begins with no two numbers
-_FIRST = frozenset("[<>&(|0123456789MTWFSJAONDEIwnghrplst \t")
+_FIRST = frozenset("[<>&(|-0123456789MTWFSJAONDEIwnghrplst \t")
 _NUMBERED = re.compile(r"\s*(\d{1,7})(?:[:|.\t] ?|\s|$)")
-_WORD = re.compile(r"(?:[A-Za-z][\w.-]*(?::| +\|)|[A-Za-z][\w.-]*\[\d+\]:?)(?= |$)")
+_WORD = re.compile(
+    r"(?:[A-Za-z][\w.-]*(?::| +\|)|(?:[A-Za-z][\w.-]* )?[A-Za-z][\w./-]*\[\d+\]:?)(?= |$)"
+    r"|(?=[a-z.-]*\d)[a-z0-9][a-z0-9.]*(?:-[a-z0-9.]+)+ [a-z][a-z0-9-]*(?= )"  # stern: a pod and its container
+)
 _OWN_WORDS: Final = ("sockperf", "Final", "Device", "NOTE")  # a tool's own first word is not a launcher's prefix
 _TAG = re.compile(r"</?(?:pre|code|br|p|div|span|tt|samp)\b[^<>]*>", re.IGNORECASE)
 _FENCE = re.compile(r"\s*(?:```|~~~)")

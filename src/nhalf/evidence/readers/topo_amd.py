@@ -59,11 +59,11 @@ def _table(lines: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
     rows: dict[str, list[str]] = {}
     for line in lines:
         words = line.split()
-        if not words and not rows:
+        if not words:
             continue
-        if not columns and words and all(_NAME.fullmatch(word) for word in words):
+        if not columns and all(_NAME.fullmatch(word) for word in words):
             columns = words
-        elif columns and words and words[0] in columns:
+        elif columns and words[0] in columns:
             rows[words[0]] = words[1:]
         else:
             break

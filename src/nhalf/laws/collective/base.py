@@ -182,6 +182,6 @@ def pipeline_segments(size_bytes: Quantity, depth: Quantity, link: Link) -> Quan
     P. Sanders, J. Speck and J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
     Parallel Computing 35 (2009): the best number grows with the root of n log p / (alpha beta).
     """
-    best = np.sqrt(np.asarray(depth) * size_bytes / np.maximum(link.half_size_bytes, 1.0))
-    cut = np.clip(np.rint(best), 1.0, 64.0)
+    best = np.sqrt(np.asanyarray(depth) * size_bytes / np.maximum(link.half_size_bytes, 1.0))
+    cut = np.minimum(np.maximum(np.rint(best), 1.0), 64.0)
     return cut if cut.ndim else float(cut)

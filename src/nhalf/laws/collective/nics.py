@@ -34,8 +34,8 @@ def through_one(span: Span, ranks: float) -> Quantity:
 
     With more NICs than ranks in a node a rank has several, and less than its whole message passes each.
     """
-    fewest = np.minimum(1.0, span.ranks_per_node / np.asarray(span.rails))
-    found = np.where(fewest < 1, fewest, np.ceil(ranks / np.asarray(span.rails) - _WHOLE))
+    fewest = np.minimum(1.0, span.ranks_per_node / np.asanyarray(span.rails))
+    found = np.where(fewest < 1, fewest, np.ceil(ranks / np.asanyarray(span.rails) - _WHOLE))
     return found if found.ndim else float(found)
 
 
@@ -69,7 +69,7 @@ class Rounds:
             parts.append(f"{rounds} * {name}{share}")
             queues.append((rounds, f"maximum({name} - 1, 0){share} * n / beta_x"))
         terms: dict[str, Input] = {name: through_one(span, load) for (load, _), name in first.items()}
-        shares_none = all(np.all(np.asarray(count) <= 1) for count in terms.values())
+        shares_none = all(np.all(np.asanyarray(count) <= 1) for count in terms.values())
         return cls(
             transfer=" + ".join(parts) or "0",
             hidden="" if shares_none else _latencies([queue for _, queue in queues], [rounds for rounds, _ in queues]),

@@ -153,7 +153,7 @@ def _guides(curve: Curve) -> list[Any]:
 def _marks(curve: Curve) -> list[Any]:
     """Return the sizes that matter: n_1/2, and where the floor is doubled, each with its name at the top."""
     low, high = curve.size_range
-    named = (("n_1/2", curve.half_size_bytes, VERMILION, 6), ("2x floor", curve.double_floor_size_bytes, BLUE, 20))
+    named = (("n_1/2", curve.half_size_bytes, VERMILION, 6), ("crossover", curve.double_floor_size_bytes, BLUE, 20))
     inside = [(name, size, colour, at) for name, size, colour, at in named if size is not None and low <= size <= high]
     most = max((size for _, size, _, _ in inside), default=low)
     x = figure.size_axis("size_bytes", low=low, high=high)
