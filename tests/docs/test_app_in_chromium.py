@@ -61,6 +61,7 @@ def shown(browser: Browser) -> list[dict[str, str]]:
 
 
 def test_two_hundred_numbers_are_those_of_the_copied_command(browser: Browser) -> None:
+    moved(browser, "[name=tp]", "1,2,4,8,16,32")
     moved(browser, "[data-path$='intra_node.latency_s']", "2")
     words = shlex.split(browser.run("command()"))
     assert words[:2] == ["nhalf", "decode"]
@@ -75,9 +76,10 @@ def test_two_hundred_numbers_are_those_of_the_copied_command(browser: Browser) -
                 compared += 1
             else:
                 assert text == str(other[key])
-    assert compared >= 150
+    assert compared >= 200
     for panel in ("curve", "bars", "reduce", "map", "advice"):
         assert browser.run(f"document.getElementById('{panel}').innerHTML.length") > 300, panel
+    moved(browser, "[name=tp]", "1,2,4,8,16")
 
 
 def test_every_control_changes_what_is_shown(browser: Browser) -> None:
@@ -122,6 +124,24 @@ def test_it_is_quiet_asks_nobody_else_and_names_every_control(browser: Browser, 
         " || c.getAttribute('aria-label'))).map(c => c.outerHTML)"
     )
     assert unnamed == []
+
+
+def test_a_tab_shows_the_controls_that_its_command_has_and_takes_its_flags(browser: Browser) -> None:
+    seen = "[...document.querySelectorAll('#controls [name], #controls [data-path]')].filter(c => c.checkVisibility())"
+    for tab, count in (("crossover", 2), ("simulate", 0)):
+        browser.run(f"document.querySelector('[data-tab={tab}]').click()")
+        browser.wait("document.getElementById('screen').textContent.length > 20")
+        assert browser.run(f"{seen}.length") == count
+    field = "document.querySelector('#extra input')"
+    browser.run(f"{field}.value = 'all-gather --ranks 4 --size 1MiB --latency 2us --bandwidth 50GB/s --algorithm ring'")
+    browser.run(f"{field}.dispatchEvent(new Event('change'))")
+    browser.wait("document.getElementById('screen').textContent.includes('all-gather of 1 MiB on 4 ranks')")
+    assert browser.run("command()").startswith("nhalf simulate all-gather --ranks 4 --size 1MiB")
+    browser.run(f"{field}.value = 'all-reduce --ranks 0'")
+    browser.run(f"{field}.dispatchEvent(new Event('change'))")
+    browser.wait("document.getElementById('problem').textContent.includes('--ranks')")
+    browser.run("document.querySelector('[data-tab=step]').click()")
+    browser.wait("document.getElementById('other').hidden")
 
 
 @pytest.mark.parametrize("width", [390, 1280])

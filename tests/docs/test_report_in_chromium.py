@@ -201,9 +201,9 @@ def test_other_pages_are_quiet_and_drawn(arguments: tuple[str, ...], report: Pat
         (
             PLAN,
             "#chart-ranking-0 .mark-rect path",
-            [r"part\s+weights: ", r"within the limits\s+(yes|marginal)", r"80 % band\s+[\d.]+ [mu]s to [\d.]+ [mu]s"],
+            [r"part\s+weights: ", r"within the limits\s+(yes|marginal)", r"80 % range\s+[\d.]+ [mu]s to [\d.]+ [mu]s"],
         ),
-        (BUY, "#chart-gains-0-1 .mark-rect:not([aria-hidden]) path", [r"80 % band\s+\d+ to \d+ %", r"with it\s+\d"]),
+        (BUY, "#chart-gains-0-1 .mark-rect:not([aria-hidden]) path", [r"80 % range\s+\d+ to \d+ %", r"with it\s+\d"]),
         (SWEEP, "#chart-map-0 .layer_1_marks path", [r"binds\s+weights", r"per user\s+[\d.]+ tokens/s"]),
     ],
 )

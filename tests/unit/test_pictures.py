@@ -24,7 +24,7 @@ def test_eight_pictures_say_what_decode_and_crossover_say() -> None:
     gains = {(each["batch"], each["name"]): each["gain"] for each in decode["levers"]}
     for place, batch in ((2, 1), (3, 256)):
         rows = {row["name"]: row["share"] for row in drawn.sections[place].figures[0].rows}
-        assert rows["2x in-node link bandwidth"] == gains[batch, "2x in-node link bandwidth"]
+        assert rows["2x NVLink bandwidth"] == gains[batch, "2x in-node link bandwidth"]
     row = decode["rows"][0]
     first = drawn.sections[4].figures[0].rows[0]
     assert first["step_s"] == pytest.approx(row["collective_fixed_s"] + row["collective_transfer_s"], rel=1e-9)

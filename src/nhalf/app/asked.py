@@ -33,6 +33,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "simulate": ("op", "ranks", "size", "latency", "bandwidth", "algorithm", "ports", "protocol"),
 }
 """The commands of `GET /api/<command>`, and the parameters of each."""
+_PICTURES: Final = {"pictures": ("model", "on")}
 REPEATED: Final = ("set", "option", "layout")
 """Parameters that may come several times."""
 _ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -72,7 +73,7 @@ def checked(command: str, given: Mapping[str, list[str]], opened: Opened) -> dic
     InputError
         A parameter is not known, comes twice, is too long, or names what was not opened.
     """
-    known, where = COMMANDS[command], f"/api/{command}"
+    known, where = {**COMMANDS, **_PICTURES}[command], f"/api/{command}"
     found: dict[str, list[str]] = {}
     for name, values in given.items():
         if name not in known:

@@ -224,9 +224,9 @@ def _metrics(request: Request) -> Response:
 
 @_guarded
 def _pictures(request: Request) -> Response:
-    """Return the interconnect in eight pictures, as a page of its own."""
+    """Return the interconnect in eight pictures, as the page of its own that `nhalf lab -o` writes."""
     settings: Settings = request.app.state.settings
-    found = checked("decode", _given(request), settings.opened)
+    found = checked("pictures", _given(request), settings.opened)
     drawn = page(subject(asked(found)))
     command = shlex.join(["nhalf", "lab", "--model", found["model"][0], "--on", found["on"][0], "-o", "pictures.html"])
     return HTMLResponse(html(drawn, command=command, bundle=bundle()), headers={"content-security-policy": _ALONE})

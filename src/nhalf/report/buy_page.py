@@ -36,8 +36,8 @@ def page(found: Sequence[Purchase], defaults: Sequence[Default] = (), warnings: 
         Section(
             key="gains",
             title="What each option saves",
-            lead="Part of the time per token, with the 80 % band of the gain. Both sides share most inputs, so most of "
-            "what these are uncertain by cancels.",
+            lead="Part of the time per token, with the 80 % range of the gain. Both sides share most inputs, so most "
+            "of what these are uncertain by cancels.",
             figures=[_gains(each, batch, f"gains-{at}-{batch}") for at, each in numbered for batch in each.batches],
         ),
         Section(

@@ -12,7 +12,7 @@ from nhalf.files.toml import dumped
 from nhalf.report.document import envelope
 from nhalf.report.validate import checks, findings, percent
 from nhalf.report.view import Brief
-from nhalf.report.words import counted
+from nhalf.report.words import INPUTS, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +28,6 @@ _ROWS = 6
 _HEADS = ("<constant", "before", "now", "<95 % range", "<your runs")
 _SAID = ("one-device-count", "several-stacks", "no-freedom")
 """Notes that the first screen holds."""
-_WORDS = {
-    "layer_time_s": "per-layer overhead", "step_time_s": "per-step overhead", "memory_efficiency": "share of HBM speed",
-    "sequence_time_s": "per-sequence overhead", "kv_efficiency": "KV read efficiency",
-    "prefill_efficiency": "share in prefill",
-}  # fmt: skip
-"""Constants in the words of the screens; the others by their names."""
 _MOSTLY = 0.8
 """From this share of the weights on, what is shared out is said to read them."""
 
@@ -124,7 +118,7 @@ def _by(each: Constant) -> str:
 
 
 def _words(name: str) -> str:
-    return _WORDS.get(name, _plain(name))
+    return INPUTS.get(name, _plain(name))
 
 
 def _row(each: Constant, *, interval: bool) -> list[str]:

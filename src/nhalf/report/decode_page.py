@@ -48,12 +48,13 @@ def page(comparison: Comparison, defaults: Sequence[Default] = (), warnings: Seq
     panels = comparison.panels
     running = [panel for panel in panels if panel.tied]
     fastest = (running or panels)[0].fastest
+    room = max(row.high_s for panel in panels for row in panel.rows)
     sections = [
         Section(
             key="scaling",
             title="How the step scales",
             lead="Each bar is one layout, stacked by what takes the time. A stream is fastest where it is shortest.",
-            figures=[scaling(panel, f"scaling-{place}") for place, panel in enumerate(panels)],
+            figures=[scaling(panel, f"scaling-{place}", room) for place, panel in enumerate(panels)],
         ),
         Section(
             key="moving",
@@ -121,8 +122,8 @@ def _moving(comparison: Comparison) -> list[Figure]:
     ]
 
 
-def scaling(panel: Panel, key: str) -> Figure:
-    """Return the steps of one system and batch, by the devices of the layouts."""
+def scaling(panel: Panel, key: str, room: float = 0.0) -> Figure:
+    """Return the steps of one system and batch, by the devices of the layouts, on a scale with room for a time [s]."""
     rows = sorted(panel.rows, key=lambda row: row.layout.devices)
     bars = [
         Stack(
@@ -142,8 +143,8 @@ def scaling(panel: Panel, key: str) -> Figure:
         for row in rows
     ]  # fmt: skip
     return stacks(
-        bars, key=key, title=f"{panel.system}, batch {panel.batch:g}", axis=f"time of a {whole(rows[0])}",
-        note="* within 5 % of the fastest that fits. Thin line: the 80 % band. Pale: does not fit in memory.",
+        bars, key=key, title=f"{panel.system}, batch {panel.batch:g}", axis=f"time of a {whole(rows[0])}", room=room,
+        note="* within 5 % of the fastest that fits. Thin line: the 80 % range. Pale: does not fit in memory.",
     )  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def _marks(marks: Sequence[Mark]) -> Table:
     several = len({mark.curve for mark in marks}) > 1
     regime = {True: "latency-bound", False: "bandwidth counts", None: "unknown"}
     return Table(
-        heads=(*(("<curve",) if several else ()), "batch", "message", "time", "80 % band", "per step", "<regime"),
+        heads=(*(("<curve",) if several else ()), "batch", "message", "time", "80 % range", "per step", "<regime"),
         rows=[
             (
                 *((mark.curve,) if several else ()),

@@ -159,7 +159,7 @@ def _front(plan: Plan, key: str, room: tuple[float, float]) -> Figure:
     if wish.tpot_s is not None:
         limit = (1 / wish.tpot_s, f"{units.format_time(wish.tpot_s)} per token")
     scenario = every[0].candidate.scenario
-    return pareto(spots, key=key, title=f"{scenario.system.name}, {plan.gpus} devices", room=room, limit=limit)
+    return pareto(spots, key=key, title=f"{scenario.system.name}, {plan.gpus} GPUs", room=room, limit=limit)
 
 
 def _spot(plan: Plan, row: Choice, *, role: str, front: bool) -> Spot:
@@ -297,8 +297,8 @@ def _figure(plan: Plan, bars: Sequence[Stack], key: str, longest: float) -> Figu
     latency = plan.wish.goal == "latency"
     what = "time of a token" if latency else "GPU time of a token"
     note = f"Bold: the chosen one. * cannot be told from it. At the end of a bar: {GOALS[plan.wish.goal]}."
-    note += " Thin line: the 80 % band."
+    note += " Thin line: the 80 % range."
     if any(bar.faint for bar in bars):
         note += " Pale: beyond the limits."
-    title = f"{plan.rows[0].candidate.scenario.system.name}, {plan.gpus} devices"
+    title = f"{plan.rows[0].candidate.scenario.system.name}, {plan.gpus} GPUs"
     return stacks(bars, key=key, title=title, axis=what, note=note, room=longest)

@@ -54,7 +54,8 @@ const flagged = (found) => [...found].map(([name, value]) => name === "op" ? val
 // What a tab asks for: that, without what the command finds itself, and with what stands in its own field.
 function asking() {
   const given = tab === "simulate" ? new URLSearchParams() : parameters();
-  const left = {plan: ["tp", "batch"], buy: ["tp"], pictures: ["tp", "batch"], crossover: [...given.keys()].filter((name) => !["model", "on"].includes(name))};
+  const others = [...given.keys()].filter((name) => !["model", "on"].includes(name));
+  const left = {plan: ["tp", "batch"], buy: ["tp"], pictures: others, crossover: others};
   for (const name of left[tab] ?? []) given.delete(name);
   if (tab !== "step") {
     const own = extra();

@@ -47,7 +47,7 @@ def gains(bars: Sequence[Gain], *, key: str, title: str, axis: str, room: tuple[
     told = [
         "change",
         "saves",
-        "80 % band",
+        "80 % range",
         "error of the model",
         *dict.fromkeys(tip for bar in bars for tip, _ in bar.tips),
     ]
@@ -75,7 +75,7 @@ def gains(bars: Sequence[Gain], *, key: str, title: str, axis: str, room: tuple[
     return Figure(
         key=key,
         title=title,
-        text=f"{axis}: " + "; ".join(f"{row['label']}, 80 % band {row['80 % band']}" for row in rows),
+        text=f"{axis}: " + "; ".join(f"{row['label']}, 80 % range {row['80 % range']}" for row in rows),
         note="Grey zone: below the model's error, so it cannot be told from nothing. Blue: saves. Orange: costs.",
         chart=alt.layer(*layers).properties(width="container", height=_ROW * len(bars)),
         rows=[
@@ -91,13 +91,13 @@ def _row(bar: Gain) -> dict[str, Any]:
     shared = {"change": bar.name, "from_error": -bar.error, "to_error": bar.error,
               "error of the model": percent(bar.error), **dict(bar.tips)}  # fmt: skip
     if bar.gain is None or bar.low is None or bar.high is None:
-        return {**shared, "fits": False, "saves": "does not fit in memory", "80 % band": "-",
+        return {**shared, "fits": False, "saves": "does not fit in memory", "80 % range": "-",
                 "label": f"{bar.name}: does not fit"}  # fmt: skip
     colour = GREY if not bar.told else BLUE if bar.gain > 0 else VERMILION
     return {
         **shared, "fits": True, "gain": bar.gain, "low": bar.low, "high": bar.high, "colour": colour,
         "saves": percent(bar.gain) if bar.gain >= 0 else f"-{percent(-bar.gain)}",
-        "80 % band": f"{100 * bar.low:.2g} to {100 * bar.high:.2g} %",
+        "80 % range": f"{100 * bar.low:.2g} to {100 * bar.high:.2g} %",
         "label": f"{bar.name}: {_signed(bar.gain)}{'' if bar.told else ' (cannot be told)'}",
     }  # fmt: skip
 

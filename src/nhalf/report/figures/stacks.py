@@ -45,7 +45,7 @@ def stacks(bars: Sequence[Stack], *, key: str, title: str, axis: str, note: str 
     order = [bar.name for bar in bars]
     shown = [name for name in COLUMNS if any(bar.columns.get(name, 0.0) > 0 for bar in bars)]
     most = _HEADROOM * max(room, *(end["to_s"] for end in ends))
-    told = ["layout", "part", "whole", "80 % band", *dict.fromkeys(tip for bar in bars for tip, _ in bar.tips),
+    told = ["layout", "part", "whole", "80 % range", *dict.fromkeys(tip for bar in bars for tip, _ in bar.tips),
             *(COLUMNS[name][0] for name in shown)]  # fmt: skip
     y = alt.Y("layout:N", sort=order, axis=None)
     colour = alt.Color(
@@ -106,7 +106,7 @@ def _parts(bar: Stack) -> list[dict[str, Any]]:
         if value > 0
     }
     shared = {"layout": bar.name, "whole": units.format_time(whole), "shade": _FAINT if bar.faint else 1.0,
-              **({"80 % band": " to ".join(map(units.format_time, bar.band))} if bar.band else {}),
+              **({"80 % range": " to ".join(map(units.format_time, bar.band))} if bar.band else {}),
               **dict(bar.tips), **told}  # fmt: skip
     found, ground = [], 0.0
     for name in COLUMNS:
