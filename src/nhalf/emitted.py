@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from nhalf.breakdown import Term, columns, is_array
-from nhalf.errors import InputError
+from nhalf.errors import InputError, did_you_mean
 from nhalf.predict import layer
 from nhalf.predict.memory import needed
 from nhalf.predict.prefill import predicted
@@ -167,10 +167,16 @@ def emit(scenario: Scenario, *paths: str) -> Emitted:
     InputError
         A path that is no input, or a model that cannot be written down as one function.
     """
-    values = {path: np.atleast_1d(np.asarray(scenario.value(path), dtype=np.float64)) for path in paths}
+    known = dict(scenario.inputs())
+    for path in paths or ("",):
+        if path not in known:
+            what = f"there is no input {path!r}" if path else "no input is named"
+            raise InputError(what, where="nhalf.emit", allowed="a path that scenario.inputs() yields",
+                             do=did_you_mean(path, known) or 'such as "workload.batch"')  # fmt: skip
+    values = {path: np.atleast_1d(np.asarray(known[path], dtype=np.float64)) for path in paths}
     made = emitted(scenario, values)
     if made is None:
-        raise InputError("the numbers of this scenario are no straight line of these inputs", where="emit",
+        raise InputError("the numbers of this scenario are no straight line of these inputs", where="nhalf.emit",
                          do="evaluate it by nhalf.decode, with arrays for many points")  # fmt: skip
     return made
 

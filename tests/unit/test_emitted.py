@@ -78,8 +78,10 @@ def test_counts_of_devices_cannot_be_written_down() -> None:
     scenario = nhalf.load("llama-3.1-70b", on="h100-sxm", tp=8)
     with pytest.raises(InputError, match="no straight line"):
         nhalf.emit(scenario, "system.fabric.devices_per_node")
-    with pytest.raises(InputError, match="there is no input"):
+    with pytest.raises(InputError, match=r"no input 'workload.batchs'.*Did you mean 'workload.batch'"):
         nhalf.emit(scenario, "workload.batchs")
+    with pytest.raises(InputError, match="no input is named"):
+        nhalf.emit(scenario)
 
 
 def test_the_text_is_a_function_of_named_inputs() -> None:
