@@ -93,7 +93,7 @@ def test_times_never_help_and_rates_never_hurt(tp: int, batch: int) -> None:
         ("stack.layer_time_s", "/layers"),
         ("stack.step_time_s", "step/step"),
         ("stack.sequence_time_s", "/sequences"),
-        ("stack.collective_excess_s", "/in-model excess"),
+        ("stack.collective_excess_s", "/waiting inside the model"),
     ],
 )
 @pytest.mark.parametrize("tp", [8, 16])

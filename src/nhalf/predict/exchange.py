@@ -247,7 +247,9 @@ def time(scenario: Scenario, name: str, found: list[Exchange]) -> Term | None:
 
 def _one_kind(scenario: Scenario, exchange: Exchange) -> Term:
     """Return the time [s] of one kind of exchange."""
-    excess = leaf("in-model excess", "dl", {"dl": scenario.stack.collective_excess_s}, column="collective_fixed")
+    excess = leaf(
+        "waiting inside the model", "dl", {"dl": scenario.stack.collective_excess_s}, column="collective_fixed"
+    )
     isolated = collective(scenario, exchange.op, exchange.group, exchange.size, exchange.known)
     parts = [isolated] if exchange.op != Op.ALL_REDUCE else _by_another_kernel(scenario, exchange, isolated)
     return product(exchange.name, exchange.count, total("collective", excess, *parts))

@@ -31,7 +31,11 @@ _SAID = ("one-device-count", "several-stacks", "no-freedom")
 _WORDS = {
     "layer_time_s": "per-layer overhead", "step_time_s": "per-step overhead", "memory_efficiency": "share of HBM speed",
     "sequence_time_s": "per-sequence overhead", "kv_efficiency": "KV read efficiency",
-    "prefill_efficiency": "share in prefill",
+    "prefill_efficiency": "share in prefill", "host_launch_s": "kernel launch (host)",
+    "collective_excess_s": "waiting inside the model", "expert_layer_factor": "expert-layer overhead",
+    "fp4_expert_layer_factor": "fp4-expert-layer overhead", "latent_layer_factor": "MLA-layer overhead",
+    "linear_layer_factor": "linear-layer overhead", "sparse_layer_factor": "sparse-layer overhead",
+    "quantised_input_layer_factor": "quantised-layer overhead",
 }  # fmt: skip
 """Constants in the words of the screens; the others by their names."""
 _MOSTLY = 0.8
@@ -63,7 +67,7 @@ def write(found: Calibrated, canvas: Canvas, *, next_command: str) -> None:
     canvas.heading("Constants (95 % intervals)" if fit.rows > 1 else "Constants (one run gives no interval)")
     if shown:
         canvas.table(_HEADS, [_row(each, interval=fit.rows > 1) for each in shown])
-    kept = [_plain(each.name) for each in fit.constants if each not in shown]
+    kept = [_words(each.name) for each in fit.constants if each not in shown]
     if kept:
         canvas.paragraph(f"kept as they were: {', '.join(kept)}", indent="  ")
     _splits(found.splits, canvas)

@@ -64,13 +64,13 @@ def _tables(comparison: Comparison, canvas: Canvas) -> None:
         title = f"{panel.system}, batch {panel.batch:g}, column by column" if len(panels) > 1 else ""
         canvas.heading(what if not title else title if place else f"{what}\n\n{title}")
         parts = [name for name in _COLUMN_NAMES if name in _ALWAYS or any(row.columns[name] > 0 for row in panel.rows)]
-        heads = [*_heads(panel), *(_COLUMN_NAMES[name] for name in parts), "step", "tok/s", "<binds"]
+        heads = [*_heads(panel), *(_COLUMN_NAMES[name] for name in parts), "step", "tok/s", "<most time"]
         rows = [
             [
                 *_named(row, panel),
                 *(fields.milliseconds(row.columns[name]) for name in parts),
                 *fields.cells(row, ("step_s", "tokens_per_s_per_user")),
-                row.binding,
+                words.most(row.binding).removeprefix("per-layer "),
             ]
             for row in panel.rows
         ]
@@ -89,10 +89,10 @@ def _work(workload: Workload) -> str:
 
 
 _COLUMN_NAMES = {
-    "weights": "weights", "experts": "experts", "kv": "KV", "compute": "compute", "collective_fixed": "c.fixed",
-    "collective_transfer": "c.bytes", "hand_over": "hand-over", "prefill": "prefill", "launch": "launch",
+    "weights": "weights", "experts": "experts", "kv": "KV", "compute": "arithmetic", "collective_fixed": "latency",
+    "collective_transfer": "bytes", "hand_over": "pipeline", "prefill": "prefill", "launch": "overhead",
 }  # fmt: skip
-"""The heads of the columns; `c.` is a collective's."""
+"""The heads of the columns; latency and bytes are those of collectives."""
 _MARKS = {"yes": "", "marginal": "?", "no": "!"}
 _ALWAYS = {"weights", "kv", "compute", "launch", "collective_fixed", "collective_transfer"}
 
@@ -120,7 +120,7 @@ def _only_tensor(panel: Panel) -> bool:
 
 def _notes(comparison: Comparison) -> list[str]:
     """Return what the marks in the tables mean, for those that occur."""
-    notes = [f"c.fixed, c.bytes: collectives. * within {100 * TIE:.0f} % of the fastest that fits."]
+    notes = [f"latency, bytes: of collectives. * within {100 * TIE:.0f} % of the fastest that fits."]
     if any(row.accepted_tokens != 1 for row in comparison.rows):
         kept = comparison.panels[0].fastest.accepted_tokens
         notes.append(f"A step keeps {kept:.3g} tokens, which tok/s counts; the time to draft them is not in it.")
@@ -192,19 +192,19 @@ def _crossovers(comparison: Comparison, canvas: Canvas) -> None:
     message = units.format_size(found[0].message_bytes_per_sequence)
     canvas.heading(f"Crossovers of the all-reduce (one message is {of} x {message})")
     several = len({each.system for each in found}) > 1
-    heads = ["<", "<path", "alpha", "beta", "n_1/2", f"at {of}", "2x floor", f"from {of}", "<kind"]
+    heads = ["<", "<path", "alpha", "beta", "n_1/2", f"at {of}", "crossover", f"from {of}", "<kind"]
     rows = [[*([each.system] if several else []), *_crossing(each)] for each in found]
     canvas.table([*(["<system"] if several else []), *heads], rows)
     changes = "; across nodes alpha may lie above a small all-reduce, as the plan changes algorithms"
     canvas.paragraph(
-        f"  2x floor is the size that takes twice the floor: use it. Below the {of} that it is reached from, a wider "
-        "link buys little. n_1/2 = alpha x beta is of one line through the whole curve and overstates it"
+        f"  The crossover takes twice the time of the smallest message: use it. Below the {of} that reaches it, a "
+        "wider link buys little. n_1/2 = alpha x beta is of one line through the whole curve and overstates it"
         f"{changes if any(each.tier != 'intra_node' for each in found) else ''}.",
         indent="  ",
     )
 
 
-_TIERS = {"intra_node": "in node", "inter_node": "across", "inter_rack": "racks"}
+_TIERS = {"intra_node": "inside", "inter_node": "across", "inter_rack": "racks"}
 
 
 def _size(size_bytes: float) -> str:

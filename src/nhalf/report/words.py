@@ -60,6 +60,15 @@ COSTS: Final = {
 """What a step is spent on, by column."""
 
 
+PARTS: Final = {"host launch": "kernel launch (host)", "device launch": "kernel launch (GPU)"}
+"""Parts of a collective's latency that screens call otherwise."""
+
+
+def most(binding: str) -> str:
+    """Return what takes the most time of a step, in the words of the columns."""
+    return {"launch": "per-layer overhead", "kv": "KV cache"}.get(binding, binding)
+
+
 def link_name(system: System, tier: str) -> str:
     """Return what the links of a tier are called on an invoice."""
     if tier != "intra_node":
