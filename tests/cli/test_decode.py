@@ -112,7 +112,7 @@ def test_advice_on_links_is_of_the_tier_that_the_collectives_use() -> None:
 
 def test_what_a_plan_does_to_the_figures_across_nodes_is_said() -> None:
     job = ("decode", "llama-3.1-70b", "--on", "h100-sxm", "--weights", "fp8", "--batch", "1,16", "--tp")
-    changes = "TP16: its latency changes with the batch, as the plan takes other algorithms for longer messages."
+    changes = "TP16: the latency of collectives changes with the batch, as the plan takes other algorithms for longer"
     alpha = "across nodes alpha may lie above a small all-reduce, as the plan changes algorithms"
     found = detailed(*job, "16", "--json").document
     fixed = [row["collective_fixed_s"] for row in found["rows"]]
@@ -121,7 +121,7 @@ def test_what_a_plan_does_to_the_figures_across_nodes_is_said() -> None:
     assert changes in told
     assert alpha in told
     inside = " ".join(detailed(*job, "8").out.split())
-    assert "c.fixed changes" not in inside
+    assert "latency of collectives changes" not in inside
     assert alpha not in inside
 
 
@@ -173,7 +173,7 @@ def test_explain_prints_each_leaf_with_its_formula_and_inputs() -> None:
 def test_the_page_answers_in_the_order_of_the_contract() -> None:
     page = detailed(*JOB, "--stack", "priors").out
     wanted = [
-        "TP8 is fastest", "80 % range", "overhead", "Crossovers", "What would help",
+        "TP8 is fastest", "80 % range", "latency, bytes", "Crossovers", "What would help",
         "Constants that matter", "Defaults taken", "Next",
     ]  # fmt: skip
     places = [page.index(text) for text in wanted]

@@ -111,8 +111,10 @@ def _notes(constants: tuple[Constant, ...], measured: Evidence, clusters: int) -
     if len(measured) == 1:
         found.append(("nothing-held-out", "one run cannot be held out: nothing says how far off these constants are"))
     if open_:
-        names = ", ".join(name.removesuffix("_s").replace("_", " ") for name in open_)
-        found.append(("not-identifiable", f"these times cannot tell {names}: they stay near their priors"))
+        text = (
+            f"these times cannot tell {len(open_)} of {len(constants)} constants, which stay near those of all stacks"
+        )
+        found.append(("not-identifiable", text))
     if clusters > 1:
         text = f"{clusters} stacks and models are fitted together: one file for each predicts better"
         found.append(("several-stacks", text))

@@ -58,7 +58,7 @@ def levers(scenario: Scenario) -> list[Lever]:
     if scenario.layout.devices > 1:
         changes += [
             ("half the kernel software", "stack.software_factor", 0.5),
-            ("half the waiting in the model", "stack.collective_excess_s", 0.5),
+            ("half the in-model waiting", "stack.collective_excess_s", 0.5),
         ]
     changes += [
         ("2x HBM bandwidth", "system.device.memory_bandwidth_bytes_per_s", 2.0),

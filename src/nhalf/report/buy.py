@@ -156,7 +156,7 @@ def _nowhere(found: Purchase) -> str:
     if any(gain >= option.error for option, gain in first.items()):
         most = max(first, key=lambda option: first[option])
         return f"Nowhere: {most.name} gains most at every batch that fits."
-    return "Nowhere: at no batch that fits does any of them gain so much that it can be told from nothing."
+    return "Nowhere: at no batch that fits is the gain of any of them above the model's error."
 
 
 def _tornado(found: Purchase, canvas: Canvas) -> None:
@@ -168,7 +168,7 @@ def _tornado(found: Purchase, canvas: Canvas) -> None:
     shares = {path: [found.tornado[batch].get(path, 0.0) for batch in ends] for path in paths}
     kept = sorted((path for path in shares if max(map(abs, shares[path])) >= MATTERS),
                   key=lambda path: -max(map(abs, shares[path])))[:_SHOWN]  # fmt: skip
-    canvas.heading("Tornado: % that the step moves for one per cent of an input")
+    canvas.heading("% that the step moves when an input moves by 1 %")
     most = max((abs(share) for path in kept for share in shares[path]), default=1.0)
     rows = []
     for path in kept:

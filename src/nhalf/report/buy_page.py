@@ -13,7 +13,7 @@ from nhalf.report.figures.gains import Gain, curves, gains
 from nhalf.report.figures.regime import regime
 from nhalf.report.page import Card, Constant, Meter, Page, Section, constants, notes
 from nhalf.report.view import percent
-from nhalf.report.words import binding_word, joined, load_of, mostly
+from nhalf.report.words import joined, load_of, most, mostly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,9 +131,9 @@ def _card(found: Purchase, batch: int) -> Card:
 
 
 def _gain(effect: Effect) -> Gain:
-    tips = [("now", f"{units.format_time(effect.before.step_s)}, {binding_word(effect.before)}")]
+    tips = [("now", f"{units.format_time(effect.before.step_s)}, {most(effect.before.binding)}")]
     if effect.after is not None:
-        tips.append(("with it", f"{units.format_time(effect.after.step_s)}, {binding_word(effect.after)}"))
+        tips.append(("with it", f"{units.format_time(effect.after.step_s)}, {most(effect.after.binding)}"))
         tips.append(("layout", effect.after.scenario.layout.name))
     if effect.option.price_per_gpu:
         tips.append(("price", f"{units.format_money(effect.option.price_per_gpu)} a GPU"))

@@ -80,7 +80,7 @@ def _verdict(found: Purchase, batch: int, *, per_gpu: bool = False) -> str:
     text += _for_the_money(helping) + _not_told(effects, best)
     others = len(effects) - len(helping)
     if others:
-        text += f". {others} of {len(effects)} on the list cannot be told from nothing"
+        text += f". {others} of {len(effects)} on the list are within the model's error"
     return text + "."
 
 

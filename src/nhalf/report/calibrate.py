@@ -57,7 +57,7 @@ def write(found: Calibrated, canvas: Canvas, *, next_command: str) -> None:
     canvas.heading("Constants (95 % intervals)" if fit.rows > 1 else "Constants (one run gives no interval)")
     if shown:
         canvas.table(_HEADS, [_row(each, interval=fit.rows > 1) for each in shown])
-    kept = [_plain(each.name) for each in fit.constants if each not in shown]
+    kept = [_words(each.name) for each in fit.constants if each not in shown]
     if kept:
         canvas.paragraph(f"kept as they were: {', '.join(kept)}", indent="  ")
     _splits(found.splits, canvas)

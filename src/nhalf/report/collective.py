@@ -10,7 +10,7 @@ from nhalf import units
 from nhalf.collective import Op
 from nhalf.decide.choice import symmetric
 from nhalf.decide.fixed_time import alike, launch_s
-from nhalf.report import losses, planned
+from nhalf.report import losses, planned, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,9 +163,15 @@ def _fixed_time(found: Answer, canvas: Canvas) -> None:
     if fixed is None:
         return
     total = units.format_time(fixed.total_s)
-    canvas.heading(f"Where the fixed time goes: {total} {fixed.kind}, {_steps(fixed.steps)} of {fixed.algorithm}")
+    canvas.heading(f"Where the latency goes: {total} {fixed.kind}, {_steps(fixed.steps)} of {fixed.algorithm}")
     lines = [
-        [part.name, units.format_time(part.time_s), f"{100 * part.time_s / fixed.total_s:.0f} %", part.kind, part.lever]
+        [
+            words.PARTS.get(part.name, part.name),
+            units.format_time(part.time_s),
+            f"{100 * part.time_s / fixed.total_s:.0f} %",
+            part.kind,
+            part.lever,
+        ]
         for part in fixed.parts
     ]
     canvas.table(["<part", "time", "share", "<kind", "<what shrinks it"], lines)

@@ -10,6 +10,7 @@ from nhalf.laws.collective.bandwidth import busbw
 from nhalf.report import planned
 from nhalf.report.collective import focus, spread, verdict
 from nhalf.report.view import Bars, Brief, percent
+from nhalf.report.words import PARTS
 
 if TYPE_CHECKING:
     from nhalf.decide.choice import Choice
@@ -19,7 +20,6 @@ _SIZES: Final = 9
 _BUSBW_BYTES: Final = float(4 << 20)
 """Bus bandwidths are shown from this size on [bytes]: below it they say how large the latency is."""
 _DOUBLE: Final = 2.0
-_PARTS: Final = {"host launch": "kernel launch (host)", "device launch": "kernel launch (GPU)"}
 
 
 def brief(found: Answer, *, next_command: str) -> Brief:
@@ -119,9 +119,7 @@ def _parts(found: Answer) -> list[str]:
         return []
     shown = sorted(fixed.parts, key=lambda part: -part.time_s)
     told = [
-        f"{_PARTS.get(part.name, part.name)} {percent(part.time_s / fixed.total_s)}"
-        for part in shown
-        if part.time_s > 0
+        f"{PARTS.get(part.name, part.name)} {percent(part.time_s / fixed.total_s)}" for part in shown if part.time_s > 0
     ]
     token = units.format_time(found.per_token * fixed.total_s)
     return [

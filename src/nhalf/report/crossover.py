@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BATCHES: Final = (1, 4, 16, 64, 256, 1024)
 """The batches whose messages are shown."""
-_TIERS: Final = {"intra_node": "in node", "inter_node": "across", "inter_rack": "racks"}
+_TIERS: Final = {"intra_node": "inside", "inter_node": "across", "inter_rack": "racks"}
 _WIDE: Final = 110
 _TWICE: Final = 1.5
 """Above this ratio the two measures are not about the same size any more."""
@@ -99,10 +99,10 @@ def _advice(turns: Sequence[Turn]) -> str:
     apart = f" Here n_1/2 is {span} times the other." if ratios else ""
     what = "measured" if any(map(_is_measured, turns)) else "modelled"
     why = (
-        f"Use the crossover: the size at which a {what} collective has doubled its floor, so that bytes take half of "
-        "its time. n_1/2 = alpha x beta is of one line through the whole curve, whose beta is that of the largest "
-        "messages; at small ones a library runs another algorithm, with few steps and more bytes (one-shot moves K - 1 "
-        "vectors), so its time grows sooner."
+        f"Use the crossover: the size at which a {what} collective takes twice the time of the smallest, so that half "
+        "of it goes by bytes. n_1/2 = alpha x beta is of one line through the whole curve, whose beta is that of the "
+        "largest messages; at small ones a library runs another algorithm, with few steps and more bytes (one-shot "
+        "moves K - 1 vectors), so its time grows sooner."
     )
     if ratios and ratios[-1] < _TWICE:
         why += " The two agree where one algorithm runs at all sizes."

@@ -12,7 +12,6 @@ from nhalf.report.decode_brief import brief
 from nhalf.report.decode_document import document
 from nhalf.report.decode_notes import band_notes, launched_notes
 from nhalf.report.view import View, percent, ranged
-from nhalf.report.words import binding_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +70,7 @@ def _tables(comparison: Comparison, canvas: Canvas) -> None:
                 *_named(row, panel),
                 *(fields.milliseconds(row.columns[name]) for name in parts),
                 *fields.cells(row, ("step_s", "tokens_per_s_per_user")),
-                binding_word(row),
+                words.most(row.binding).removeprefix("per-layer "),
             ]
             for row in panel.rows
         ]
@@ -90,10 +89,10 @@ def _work(workload: Workload) -> str:
 
 
 _COLUMN_NAMES = {
-    "weights": "weights", "experts": "experts", "kv": "KV", "compute": "compute", "collective_fixed": "latency",
-    "collective_transfer": "bytes", "hand_over": "hand-over", "prefill": "prefill", "launch": "overhead",
+    "weights": "weights", "experts": "experts", "kv": "KV", "compute": "arithmetic", "collective_fixed": "latency",
+    "collective_transfer": "bytes", "hand_over": "pipeline", "prefill": "prefill", "launch": "overhead",
 }  # fmt: skip
-"""The heads of the columns."""
+"""The heads of the columns; latency and bytes are those of collectives."""
 _MARKS = {"yes": "", "marginal": "?", "no": "!"}
 _ALWAYS = {"weights", "kv", "compute", "launch", "collective_fixed", "collective_transfer"}
 
@@ -121,7 +120,7 @@ def _only_tensor(panel: Panel) -> bool:
 
 def _notes(comparison: Comparison) -> list[str]:
     """Return what the marks in the tables mean, for those that occur."""
-    notes = [f"latency, bytes: of all-reduces and their kind. * within {100 * TIE:.0f} % of the fastest that fits."]
+    notes = [f"latency, bytes: of collectives. * within {100 * TIE:.0f} % of the fastest that fits."]
     if any(row.accepted_tokens != 1 for row in comparison.rows):
         kept = comparison.panels[0].fastest.accepted_tokens
         notes.append(f"A step keeps {kept:.3g} tokens, which tok/s counts; the time to draft them is not in it.")
@@ -198,14 +197,14 @@ def _crossovers(comparison: Comparison, canvas: Canvas) -> None:
     canvas.table([*(["<system"] if several else []), *heads], rows)
     changes = "; across nodes alpha may lie above a small all-reduce, as the plan changes algorithms"
     canvas.paragraph(
-        f"  The crossover is the size that takes twice the floor: use it. Below the {of} that reaches it, a wider "
-        "link buys little. n_1/2 = alpha x beta is of one line through the whole curve and overstates it"
+        f"  The crossover takes twice the time of the smallest message: use it. Below the {of} that reaches it, a "
+        "wider link buys little. n_1/2 = alpha x beta is of one line through the whole curve and overstates it"
         f"{changes if any(each.tier != 'intra_node' for each in found) else ''}.",
         indent="  ",
     )
 
 
-_TIERS = {"intra_node": "in node", "inter_node": "across", "inter_rack": "racks"}
+_TIERS = {"intra_node": "inside", "inter_node": "across", "inter_rack": "racks"}
 
 
 def _size(size_bytes: float) -> str:

@@ -121,7 +121,7 @@ def _changing_notes(rows: Sequence[Row]) -> list[str]:
         if row.crosses_nodes and row.curve is None:
             fixed.setdefault((row.scenario.system.name, row.layout_name), []).append(row.columns["collective_fixed"])
     labels = list(dict.fromkeys(key[1] for key, times in fixed.items() if max(times) > _MOVED * min(times)))
-    said = "its latency changes with the batch, as the plan takes other algorithms for longer messages."
+    said = "the latency of collectives changes with the batch, as the plan takes other algorithms for longer messages."
     return [f"{joined(labels)}: {said}"] if labels else []
 
 

@@ -26,7 +26,7 @@ from nhalf.report.figures.topology import topology
 from nhalf.report.figures.waterfall import waterfall
 from nhalf.report.page import Card, Page, Section, constants, meters, notes
 from nhalf.report.verdict import said
-from nhalf.report.words import binding_word, joined, load_of, mostly, unit, whole
+from nhalf.report.words import joined, load_of, most, mostly, unit, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,7 +137,7 @@ def scaling(panel: Panel, key: str, room: float = 0.0) -> Figure:
             tips=(
                 ("rate", f"{count(row.tokens_per_s_per_user)} tokens/s per user"),
                 ("memory", f"{gigabytes(row.memory_bytes)} GB a device, fits: {row.fits_memory}"),
-                ("nodes", f"{row.nodes}"), ("takes most time", binding_word(row)), ("kind", row.kind),
+                ("nodes", f"{row.nodes}"), ("takes most time", most(row.binding)), ("kind", row.kind),
             ),
         )
         for row in rows

@@ -60,7 +60,7 @@ def _with_interval(found: Estimate, unit: str) -> str:
     if found.low is None and found.high is None:
         return f"{value} (an estimate without an interval)"
     low, high = (units.format_value(end, unit) if end is not None else "unknown" for end in (found.low, found.high))
-    return f"{value}, 95 % {low} to {high} (widest doubt: {found.because})"
+    return f"{value}, 95 % {low} to {high} (least sure because of {found.because})"
 
 
 def write_summary(curves: Sequence[CurveFit], canvas: Canvas) -> None:
@@ -77,7 +77,7 @@ def write_summary(curves: Sequence[CurveFit], canvas: Canvas) -> None:
         ]
         for name, curve in zip(names(curves), curves, strict=True)
     ]
-    canvas.table(["<curve", "points", "latency", "bandwidth", "n_1/2", "doubles at"], rows)
+    canvas.table(["<curve", "points", "latency", "bandwidth", "n_1/2", "crossover"], rows)
 
 
 def _or_dash(value: float | None, unit: str) -> str:
@@ -101,7 +101,7 @@ def write_curve(curve: CurveFit, canvas: Canvas, *, several: bool) -> None:
         *([["latency (alpha)", latency], ["bandwidth (beta)", bandwidth]] if not same else [["alpha, beta", latency]]),
         ["n_1/2", _half_size(curve)],
         ["floor", _or_dash(curve.floor_s, "s")],
-        ["doubles at", _doubles(curve)],
+        ["crossover", _doubles(curve)],
     ]
     if curve.line is not None:
         line = curve.line

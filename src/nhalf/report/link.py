@@ -28,12 +28,11 @@ def write(link: Link, points: Sequence[Point], origins: Mapping[str, Datum], can
             units.format_time(point.time_s),
             units.format_bandwidth(point.effective_bandwidth_bytes_per_s),
             f"{100 * float(link.latency_s) / point.time_s:.3g} %" if point.time_s else "-",
-            _WORDS[point.regime],
         ]
         for point in points
     ]
     marked = [index for index, point in enumerate(points) if point.asked]
-    canvas.table(["size", "time", "effective", "latency share", "<regime"], rows, marked=marked)
+    canvas.table(["size", "time", "effective", "latency share"], rows, marked=marked)
     told = [f"{path} = {ranged(each)}: {each.kind}, {each.source}, {each.locator}" for path, each in origins.items()]
     canvas.listed("Sources", told)
 

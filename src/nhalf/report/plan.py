@@ -17,7 +17,7 @@ from nhalf.predict.routed import measured_ways
 from nhalf.report.document import envelope, of, taken
 from nhalf.report.fields import count, waited
 from nhalf.report.plan_words import GOALS, apart, judgement, limits, number, rule_of_thumb, verdict, why
-from nhalf.report.words import binding_word, joined
+from nhalf.report.words import joined, most
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ def _table(plan: Plan, canvas: Canvas) -> None:
     if plan.chosen is not None and plan.chosen not in rows:
         rows.append(plan.chosen)
     price = ["$/Mtok"] if plan.wish.price_per_hour is not None else []
-    heads = ["<layout", "batch", "TPOT", "TTFT", "tok/s/user", "tok/s/GPU", "nodes", *price, "<binds", "<runs on"]
+    heads = ["<layout", "batch", "TPOT", "TTFT", "tok/s/user", "tok/s/GPU", "nodes", *price, "<most time", "<runs on"]
     marked = [index for index, row in enumerate(rows) if row is plan.chosen]
     canvas.table(heads, [_cells(plan, row) for row in rows], marked=marked)
     for note in _notes(plan, rows):
@@ -90,7 +90,7 @@ def _cells(plan: Plan, row: Choice) -> list[str]:
     cost = row.cost_per_mtoken(plan.wish.price_per_hour)
     engines = ", ".join(engine for engine in ENGINES if runs_on(row.layout, engine))
     costs = [units.format_money(cost)] if cost is not None else []
-    return [*cells, str(row.nodes), *costs, binding_word(row), engines or "none"]
+    return [*cells, str(row.nodes), *costs, most(row.binding), engines or "none"]
 
 
 def _notes(plan: Plan, rows: Sequence[Choice]) -> list[str]:
@@ -153,8 +153,8 @@ def _front(plan: Plan, canvas: Canvas) -> None:
         cost = point.cost_per_mtoken(plan.wish.price_per_hour)
         layout = f"{name(point.layout)}{'*' if place in chosen else ''}"
         row = [layout, str(point.batch), count(point.tokens_per_s_per_user), count(point.tokens_per_s_per_gpu)]
-        rows.append([*row, *([units.format_money(cost or 0.0)] if priced else []), binding_word(point)])
-    heads = ["<layout", "batch", "tok/s/user", "tok/s/GPU", *(["$/Mtok"] if priced else []), "<binds"]
+        rows.append([*row, *([units.format_money(cost or 0.0)] if priced else []), most(point.binding)])
+    heads = ["<layout", "batch", "tok/s/user", "tok/s/GPU", *(["$/Mtok"] if priced else []), "<most time"]
     canvas.table(heads, rows)
     said = ["* the chosen one"] if chosen else []
     said += [f"{len(kept)} of {len(points)} points, the others with --json"] if len(kept) < len(points) else []

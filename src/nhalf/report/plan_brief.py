@@ -15,7 +15,7 @@ from nhalf.report.plan import Asked, served
 from nhalf.report.plan_several import comparison
 from nhalf.report.plan_words import GOALS, judgement, limits, tenths, token_columns, verdict, wins_apart
 from nhalf.report.view import Bars, Brief, percent
-from nhalf.report.words import COSTS, assumed, binding_word, span
+from nhalf.report.words import COSTS, assumed, most, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def several(plans: Sequence[Named], *, next_command: str) -> Brief:
             names=[],
             parts=[[_score(plan, row) if row is not None else 0.0] for _, plan, row in shown],
             remarks=[
-                "" if row is None else "beyond the limits" if plan.chosen is None else binding_word(row)
+                "" if row is None else "beyond the limits" if plan.chosen is None else most(row.binding)
                 for _, plan, row in shown
             ],
         ),
@@ -165,7 +165,7 @@ def _bars(plan: Plan, rows: Sequence[Choice]) -> Bars:
         names=[],
         parts=[[_score(plan, row)] for row in rows],
         remarks=[
-            {"yes": binding_word(row), "marginal": "perhaps", "no": "beyond the limits"}[row.meets] for row in rows
+            {"yes": most(row.binding), "marginal": "perhaps", "no": "beyond the limits"}[row.meets] for row in rows
         ],
         tones=["good" if row is plan.chosen else "warn" if row.meets != "yes" else "plain" for row in rows],
     )

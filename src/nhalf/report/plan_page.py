@@ -27,7 +27,7 @@ from nhalf.report.plan_words import (
     verdict,
     why,
 )
-from nhalf.report.words import binding_word, joined, load_of, mostly, span
+from nhalf.report.words import joined, load_of, most, mostly, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,7 +166,7 @@ def _spot(plan: Plan, row: Choice, *, role: str, front: bool) -> Spot:
     tips = [
         ("batch", f"{row.batch}"),
         ("per token", units.format_time(row.tpot_s)),
-        ("takes most time", binding_word(row)),
+        ("takes most time", most(row.binding)),
     ]
     if role != "other" and row.ttft_s is not None:
         tips.append(("first token", f"{units.format_time(row.ttft_s[0])} to {units.format_time(row.ttft_s[1])}"))

@@ -23,7 +23,7 @@ from nhalf.report.plan_words import (
     verdict,
 )
 from nhalf.report.view import percent
-from nhalf.report.words import binding_word, joined
+from nhalf.report.words import joined, most
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +124,7 @@ def _column(plan: Plan) -> dict[str, str]:
     if cost is not None:
         found["$/Mtok"] = units.format_money(cost)
     found["nodes of a replica"] = str(row.layout.nodes(row.candidate.scenario.system.fabric))
-    found["binds"] = binding_word(row)
+    found["most time"] = most(row.binding)
     return found
 
 

@@ -16,7 +16,7 @@ from nhalf.loading.predictions import NUMBERS
 from nhalf.predict import incast
 from nhalf.report.document import envelope, of
 from nhalf.report.view import Bars, Brief
-from nhalf.report.words import BINDING, INCAST, counted
+from nhalf.report.words import INCAST, counted, most
 
 if TYPE_CHECKING:
     from nhalf.breakdown import Array
@@ -55,7 +55,7 @@ def _texts(values: Array) -> list[str]:
 
 def brief(found: Predictions, *, next_command: str) -> Brief:
     """Return the first screen: how many rows, what takes the most time in them, and those that are least sure."""
-    words = Counter(BINDING.get(word, word) for word in found.binding if word).most_common(_PARTS)
+    words = Counter(most(word) for word in found.binding if word).most_common(_PARTS)
     assumed = [f"{each.column} {each.value} in {counted(each.rows)}" for each in assumptions(found.cases)]
     reasons = Counter(reason for reason in found.refused if reason).most_common(1)
     more = len(doubts(found)) - _DOUBTS
@@ -114,10 +114,10 @@ def write(found: Predictions, canvas: Canvas, *, next_command: str) -> None:
     """Write what was predicted, what binds, and what was refused."""
     refused = Counter(reason for reason in found.refused if reason)
     canvas.paragraph(_verdict(found), bold=True)
-    words = Counter(word for word in found.binding if word)
+    words = Counter(most(word) for word in found.binding if word)
     if words:
         canvas.paragraph(_number_line(found))
-        canvas.heading("What binds")
+        canvas.heading("What takes the most time")
         canvas.table(["<largest part", "rows"], [[word, str(rows)] for word, rows in words.most_common()])
     canvas.listed("Doubtful", doubts(found))
     assumed = assumptions(found.cases)

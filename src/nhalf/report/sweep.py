@@ -17,7 +17,7 @@ from nhalf.predict.step import BINDING, COLUMNS
 from nhalf.report.document import envelope, taken
 from nhalf.report.fields import count
 from nhalf.report.sweep_file import Coded, encoded, stacked
-from nhalf.report.words import binding_word, joined
+from nhalf.report.words import joined, most
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +102,7 @@ def write(grid: Grid, tally: Tally, defaults: Sequence[Default], canvas: Canvas,
         first = names(grid)[0]
         canvas.heading(f"The fastest that fits, by {first}")
         rows = [_row(grid, first, value, point) for value, point in list(tally.best_by.items())[:_SHOWN]]
-        heads = [first, "step", "tok/s", "<binds", *(["<with"] if any(row[-1] for row in rows) else [])]
+        heads = [first, "step", "tok/s", "<most time", *(["<with"] if any(row[-1] for row in rows) else [])]
         canvas.table(heads, [row[: len(heads)] for row in rows])
         if len(tally.best_by) > _SHOWN:
             canvas.paragraph(f"{len(tally.best_by) - _SHOWN} more in the table of every point.", indent="  ")
@@ -123,10 +123,10 @@ def verdict(grid: Grid, tally: Tally) -> str:
     if tally.best is None:
         return f"{text}; none is left."
     still = idle(grid, tally.best.axes)
-    named, binding = _axes(grid, tally.best), binding_word(tally.best)
+    named, binding = _axes(grid, tally.best), most(tally.best.binding)
     if not named:
-        return f"{text}; {joined(still)} {_changes(still)} nothing at the fastest, and most of it is {binding}."
-    text += f"; the fastest is {named}, and most of it is {binding}."
+        return f"{text}; {joined(still)} {_changes(still)} nothing at the fastest, where {binding} takes the most time."
+    text += f"; the fastest is {named}, where {binding} takes the most time."
     return f"{text} There {joined(still)} {_changes(still)} nothing." if still else text
 
 
@@ -155,7 +155,7 @@ def _row(grid: Grid, first: str, value: str | float, point: Spot) -> list[str]:
         shown(first, value),
         units.format_time(point.step_s),
         count(point.tokens_per_s_per_user),
-        binding_word(point),
+        most(point.binding),
         rest,
     ]
 

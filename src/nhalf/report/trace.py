@@ -215,7 +215,7 @@ def _write_collectives(study: Study, canvas: Canvas) -> None:
     if any(row.line is not None and row.line.source == "links" for row in study.rows):
         why += ", by the laws of the links given with --links, which this trace does not check"
     canvas.paragraph(
-        f"  Fixed time of a step's collectives (2 L alpha as seen here): {most}{units.format_time(study.floor_s)}, "
+        f"  Latency of a step's collectives (2 L alpha as seen here): {most}{units.format_time(study.floor_s)}, "
         f"{percent(study.floor_s / study.mean.step_s)} of the step{why}",
         indent="    ",
     )
@@ -226,7 +226,7 @@ def fitted(fit: Fit | None) -> Iterable[str]:
     for curve in fit.curves if fit is not None else ():
         parts = []
         for name, estimate, show in (
-            ("fixed time", curve.latency, units.format_time),
+            ("latency", curve.latency, units.format_time),
             ("bandwidth", curve.bandwidth, units.format_bandwidth),
         ):
             if estimate is None:

@@ -25,7 +25,7 @@ _FEW = 5
 _REASONS = 2
 """Flags that are spelled out: they are sentences of whoever wrote the table."""
 _GROUPS, _WORST = 6, 2
-_HEADS = ("<system", "<engine", "<model", "rows", "refused", "median", "p90", "bias", "in band")
+_HEADS = ("<system", "<engine", "<model", "rows", "refused", "median", "p90", "bias", "in range")
 _SOME = 40
 """Places of doubtful rows that are named beyond those with a sentence: what a page holds, and an eye."""
 

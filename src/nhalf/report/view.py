@@ -180,6 +180,8 @@ def _table(brief: Brief, canvas: Canvas) -> None:
     if brief.bars is not None:
         _bars(brief.bars, canvas)
     if brief.table is not None:
+        if brief.bars is not None:
+            canvas.blank()
         heads, rows = brief.table
         canvas.table(heads, rows, marked=brief.marked)
 

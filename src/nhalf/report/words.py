@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -53,30 +53,21 @@ def whole(row: Point) -> str:
     return "prefill" if row.prefills else "step"
 
 
-class _Bound(Protocol):
-    """What one part takes the most time of."""
-
-    @property
-    def binding(self) -> str:
-        """Return the part, as documents name it."""
-        ...
-
-
-BINDING: Final = {"launch": "per-layer overhead", "kv": "KV cache"}
-"""Parts of a step that a screen calls otherwise than documents do."""
-
-
-def binding_word(point: _Bound) -> str:
-    """Return what takes the most time of a point, in words."""
-    return BINDING.get(point.binding, point.binding)
-
-
 COSTS: Final = {
     "weights": "reading weights", "experts": "reading expert weights", "kv": "reading the KV cache",
     "compute": "arithmetic", "launch": "per-layer overhead", "collective_fixed": "collective latency",
     "collective_transfer": "collective bytes", "hand_over": "pipeline transfer", "prefill": "prefill",
 }  # fmt: skip
 """What a step is spent on, by column."""
+
+
+PARTS: Final = {"host launch": "kernel launch (host)", "device launch": "kernel launch (GPU)"}
+"""Parts of a collective's latency that screens call otherwise."""
+
+
+def most(binding: str) -> str:
+    """Return what takes the most time of a step, in the words of the columns."""
+    return {"launch": "per-layer overhead", "kv": "KV cache"}.get(binding, binding)
 
 
 def link_name(system: System, tier: str) -> str:
@@ -112,7 +103,7 @@ INPUTS: Final = {
     "unsharded_share": "work that TP leaves whole", "curve_factor": "doubt about measured curves",
     "tuner_factor": "doubt about the library's times", "kv_bytes": "bytes of a number in the KV cache",
     "bf16_flop_per_s": "bf16 arithmetic", "fp8_flop_per_s": "fp8 arithmetic", "fp4_flop_per_s": "fp4 arithmetic",
-    "memory_bytes": "memory of a GPU", "context_tokens": "context",
+    "host_launch_s": "kernel launch (host)", "memory_bytes": "memory of a GPU", "context_tokens": "context",
 }  # fmt: skip
 """Inputs in words, by the last part of their paths."""
 _TIERS: Final = {"intra_node": "inside the node", "inter_node": "across nodes", "inter_rack": "across racks"}

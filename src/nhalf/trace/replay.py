@@ -121,7 +121,7 @@ def _changes(
     lows = np.array([next((row.transfer_low_s for row in rows if row.kind == plain(kind)), 0.0) for kind in kinds])
     known = any(line is not None for line in lines)
     label: What = "modelled" if known else "bound"
-    ground = "fixed time of the line" if known else "if all of the quickest transfers were latency"
+    ground = "latency of the line" if known else "if all of the quickest transfers were latency"
     changes.append(("latency halved", _scaled(lines, lows, kinds, (0.5, 1.0)), label, ground))
     ground = "bytes of the line" if known else "if all of the quickest transfers were bytes"
     changes.append(("bandwidth doubled", _scaled(lines, lows, kinds, (1.0, 0.5)), label, ground))
@@ -131,7 +131,7 @@ def _changes(
     if any(_repeats(step, timeline) is not None for step in steps_of(timeline)[:1]):
         changes.append(
             ("small collectives fused", _fused(lines, lows, timeline), "modelled" if known else "bound",
-             "calls with nothing between them pay one fixed time")
+             "calls with nothing between them pay one latency")
         )  # fmt: skip
     return changes
 
