@@ -61,14 +61,13 @@ def simulate(context: click.Context) -> None:
 @click.option("--ranks", metavar="K", help="How many ranks take part.")
 @click.option("--size", metavar="SIZE", help="Bytes as nccl-tests counts them, such as 16KiB.")
 @click.option("--on", "system", metavar="SYSTEM", help="A system of the catalogue, instead of a link.")
+@click.option("--link", metavar="LINK", help="A link, such as 5us,400GB/s, or one of the catalogue.")
 @click.option("--latency", metavar="TIME", help="Latency of a message on the link, with --bandwidth.")
 @click.option("--bandwidth", metavar="RATE", help="Bandwidth of a rank's port, one direction.")
 @click.option("--algorithm", metavar="LIST", help="Algorithms, or all; nvls on multicast.  [default: the usual one]")
 @click.option("--ports", default="fifo", show_default=True, metavar="WORD", help="fifo, fair or blocking.")
 @click.option("--protocol", default="rendezvous", show_default=True, metavar="WORD", help="rendezvous or eager.")
-@click.option(
-    "--topology", metavar="WORD", help="switch, multicast, mesh, ring, torus, tree, nodes or rails.  [default: switch]"
-)
+@click.option("--topology", metavar="WORD", help="switch, multicast, mesh, ring, torus, tree, nodes, rails.  [switch]")
 @click.option("--ranks-per-node", metavar="G", help="Ranks in a node, a leaf of the tree or a row of the torus.")
 @click.option(
     "--oversubscription", metavar="R", help="What a leaf's ranks, or NICs of a rail, send over what its uplink carries."
@@ -97,9 +96,8 @@ def collective(op: str, timeline: str | None, **flags: Any) -> None:  # noqa: AN
 
     \b
     Eight nodes on rails, whose leaves of four nodes are oversubscribed 2 to 1:
-      nhalf simulate all-reduce --ranks 64 --size 64MiB --latency 2us --bandwidth 400GB/s \\
-        --topology rails --ranks-per-node 8 --nodes-per-leaf 4 --oversubscription 2 \\
-        --inter-latency 8us --inter-bandwidth 50GB/s --algorithm hierarchical
+      nhalf simulate all-reduce --ranks 64 --size 64MiB --link 2us,400GB/s --topology rails --ranks-per-node 8 \\
+        --nodes-per-leaf 4 --oversubscription 2 --inter-latency 8us --inter-bandwidth 50GB/s --algorithm hierarchical
     """  # noqa: D301  click's mark of a paragraph as it is
     from nhalf.cli.simulate_runs import show, show_draws
     from nhalf.loading.simulating import session

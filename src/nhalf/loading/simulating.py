@@ -13,6 +13,7 @@ from nhalf.errors import InputError
 from nhalf.files.reading import read_json, read_text
 from nhalf.link import Link
 from nhalf.loading import simulate_checks
+from nhalf.loading.links import link_of
 from nhalf.simulate import programs, schedule, straggler
 from nhalf.simulate.engine import Conditions
 from nhalf.simulate.machine import Machine, Wiring, from_fabric, from_links, more_than_sold
@@ -50,6 +51,7 @@ def session(op: str, flags: dict[str, Any]) -> Session:
     own = own_schedule(op) if op.endswith(".json") else None
     if own is None:
         op = programs.operation(op)
+        flags = {**flags, "topology": _topology(op, flags)}
     simulate_checks.check(op, flags)
     ranks = own.ranks if own is not None else units.parse_count(needed(flags, "ranks", "8"), where="--ranks")
     on = machine(ranks, flags)
@@ -67,6 +69,15 @@ def session(op: str, flags: dict[str, Any]) -> Session:
         words=on.words,
         flags=flags,
     )
+
+
+def _topology(op: str, flags: dict[str, Any]) -> str | None:
+    """Return the topology asked for; without one, that of an algorithm that runs on no other."""
+    asked: str | None = flags["topology"]
+    names = {name.strip().casefold() for name in (flags["algorithm"] or "").split(",")}
+    if asked or flags["system"] or not programs.IN_SWITCH.get(op, {}).keys() & names:
+        return asked
+    return "multicast"
 
 
 def count(flags: dict[str, Any], name: str, default: int) -> int:
@@ -98,15 +109,25 @@ def own_schedule(path: str) -> Program:
 def machine(ranks: int, flags: dict[str, Any]) -> Machine:
     """Return the machine that the flags describe: a system's fabric, or a link and a topology."""
     if flags["system"]:
-        if flags["latency"] or flags["bandwidth"]:
-            raise InputError("--on and --latency/--bandwidth are both given", where="--on", allowed="one of the two")
+        if flags["latency"] or flags["bandwidth"] or flags["link"]:
+            raise InputError("--on and a link are both given", where="--on", allowed="--on, or --link")
         if ranks < 2:  # noqa: PLR2004  said by the programs too, but a fabric has no span for it
             raise InputError("1 rank has nobody to talk to", where="--ranks", allowed="2 or more")
         system, _ = store.system(flags["system"], where="--on")
         found = from_fabric(system.fabric, ranks)
         assumed = more_than_sold(system.name, ranks)
         return replace(found, words=f"{found.words} ({assumed})") if assumed else found
-    latency = units.parse(needed(flags, "latency", "5us (or --on SYSTEM)"), "time", where="--latency")
+    if flags["link"]:
+        if flags["latency"] or flags["bandwidth"]:
+            raise InputError(
+                "--link and --latency/--bandwidth are both given",
+                where="--link",
+                do="leave out --latency and --bandwidth",
+            )
+        return from_links(ranks, link_of(flags["link"], where="--link"), _wiring(flags))
+    latency = units.parse(
+        needed(flags, "latency", "5us (or --link 5us,50GB/s, or --on SYSTEM)"), "time", where="--latency"
+    )
     bandwidth = units.parse(needed(flags, "bandwidth", "50GB/s"), "bandwidth", where="--bandwidth")
     return from_links(ranks, Link(latency, bandwidth), _wiring(flags))
 
@@ -147,12 +168,13 @@ def made_programs(op: str, ranks: int, on: Machine, flags: dict[str, Any]) -> tu
     if on.network.kind == "multicast":
         names += list(in_switch) * every
     elif in_switch.keys() & set(names):
-        raise InputError(
-            "nvls needs a switch that adds up and copies",
-            where="--algorithm",
-            do="add --topology multicast"
-            + (", and --latency and --bandwidth instead of --on: systems do not say it" if flags["system"] else ""),
-        )
+        do = "add --topology multicast"
+        if flags["system"]:
+            link = store.system(flags["system"], where="--on")[0].fabric.intra_node
+            ends = units.format_time(float(link.latency_s)), units.format_bandwidth(float(link.bandwidth_bytes_per_s))
+            own = f"--on {flags['system']}, which does not say what its switch can"
+            do = f"take --link {','.join(ends).replace(' ', '')} instead of {own}"
+        raise InputError("nvls needs a switch that adds up and copies", where="--algorithm", do=do)
     if len(set(names)) < len(names):
         raise InputError(f"{asked!r} names an algorithm twice", where="--algorithm", do="name each once")
     made = []
