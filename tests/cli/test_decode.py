@@ -454,3 +454,11 @@ def test_the_only_layout_that_fits_is_said_to_be_that_and_keeps_its_marks() -> N
     assert "TP8 needs 208.0 GB per GPU, 173.0 GB are usable." in text
     assert any(line.startswith("TP16") and line.endswith("2 nodes, modelled") for line in text.splitlines())
     assert "half the NIC latency" in text
+
+
+def test_what_fits_nowhere_leads_to_a_degree_that_fits() -> None:
+    found = invoke("decode", "llama-3.1-405b", "--on", "h100-sxm", "--tp", "1")
+    assert found.code == 3
+    following = next(line for line in found.out.splitlines() if line.startswith("Next: "))
+    assert following == "Next: nhalf decode llama-3.1-405b --on h100-sxm --tp 16"
+    assert invoke(*following.removeprefix("Next: nhalf ").split()).code == 0

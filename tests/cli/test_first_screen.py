@@ -49,6 +49,7 @@ OTHERS = {
     "lint": ("lint", "curve.csv"),
     "predict": ("predict", "runs.csv", "-o", "predicted.csv"),
     "validate_runs": ("validate", "runs.csv"),
+    "decode_near": ("decode", "deepseek-v4-flash", "--on", "h200-sxm", "--tp", "8"),
     "catalog": ("catalog",),
     "explain": ("explain",),
 }

@@ -287,3 +287,14 @@ def test_a_plan_says_how_often_a_run_keeps_its_limit(limit: str, tenths: int | N
 
 def test_an_option_of_other_tools_leads_to_the_one_here() -> None:
     assert "Did you mean '--gpus'?" in refused("plan", "llama-3.1-8b", "--on", "h100-sxm", "--devices", "16")
+
+
+def test_of_layouts_that_tie_for_a_user_the_one_of_more_throughput_leads() -> None:
+    job = ("plan", "llama-3.1-70b", "--on", "h100-sxm", "--gpus", "16", "--weights", "fp8", "--goal", "latency")
+    result = invoke(*job, "--batch", "4", columns=80)
+    assert result.out.startswith("Run TP8 x2 for 8 users")
+    assert "--users compares at one load" in result.out
+    rows = invoke(*job, "--batch", "4", "--json").document["rows"]
+    tied = {row["layout"]: row["tokens_per_s_per_gpu"] for row in rows if row["tied"]}
+    assert len(tied) > 1
+    assert max(tied, key=lambda layout: tied[layout]) == "TP8 x2"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.cli.command import invoke, refused
 
 from nhalf.errors import InputError
 from nhalf.link import Link
@@ -112,3 +113,14 @@ def test_only_such_a_switch_runs_it() -> None:
         made_programs("all-reduce", 8, on["switch"], {**flags, "algorithm": "nvls"})
     with pytest.raises(InputError, match="instead of --on"):
         made_programs("all-reduce", 8, on["switch"], {**flags, "algorithm": "nvls", "system": "h100-sxm"})
+
+
+def test_what_runs_on_no_other_switch_takes_it() -> None:
+    asked = ("simulate", "all-reduce", "--ranks", "8", "--size", "1MiB", "--link", "1us,400GB/s", "--algorithm", "nvls")
+    chosen, said = (invoke(*asked, *more, "--json") for more in ((), ("--topology", "multicast")))
+    assert chosen.code == 0
+    assert [run["time_s"] for run in chosen.document["runs"]] == [run["time_s"] for run in said.document["runs"]]
+    assert "a switch that adds up and copies" in invoke(*asked).out
+    on = refused(*asked[:6], "--on", "h100-sxm", *asked[8:])
+    assert "take --link 779ns,450GB/s instead of --on h100-sxm" in on
+    assert "--link and --latency/--bandwidth are both given" in refused(*asked, "--latency", "1us")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,7 @@ def decode(
     scenarios = _anchored(loaded.scenarios, anchors)
     peers = () if anchors else loading.with_peers(request)
     comparison = compare(scenarios, cache_link=loaded.cache_link, launched=launched, with_peers=peers)
-    following = _next(request)
+    following = _next(request, comparison)
     view = report.view(comparison, loaded.defaults, loaded.warnings, next_command=following)
     output_formats.show(replace(view, asked_too=lambda canvas: _trees(comparison, canvas)) if explain else view)
     page_file.write(pages, lambda: _page(comparison, loaded))
@@ -93,8 +94,12 @@ def _page(comparison: Comparison, loaded: loading.Loaded) -> Page:
     return page(comparison, loaded.defaults, loaded.warnings)
 
 
-def _next(request: loading.Request) -> str:
-    """Return the command to run next: the same question at three batches, or each term of it."""
+def _next(request: loading.Request, comparison: Comparison) -> str:
+    """Return the command to run next: the same at three batches, or each term of it, or on so many devices as fit."""
+    if all(row.fits_memory == "no" for row in comparison.rows):
+        row = min(comparison.rows, key=lambda each: each.memory_bytes)
+        degree = row.tp * 2 ** math.ceil(math.log2(row.memory_bytes / row.memory.usable_bytes))
+        return to_follow.command("decode", {"--tp": degree})
     if request.batches is not None and len(request.batches) > 1:
         return to_follow.command("decode", {"--explain": True})
     return to_follow.command("decode", {"--batch": "1,16,128"})

@@ -67,9 +67,7 @@ def simulate(context: click.Context) -> None:
 @click.option("--algorithm", metavar="LIST", help="Algorithms, or all; nvls on multicast.  [default: the usual one]")
 @click.option("--ports", default="fifo", show_default=True, metavar="WORD", help="fifo, fair or blocking.")
 @click.option("--protocol", default="rendezvous", show_default=True, metavar="WORD", help="rendezvous or eager.")
-@click.option(
-    "--topology", metavar="WORD", help="switch, multicast, mesh, ring, torus, tree, nodes or rails.  [default: switch]"
-)
+@click.option("--topology", metavar="WORD", help="switch, multicast, mesh, ring, torus, tree, nodes, rails.  [switch]")
 @click.option("--ranks-per-node", metavar="G", help="Ranks in a node, a leaf of the tree or a row of the torus.")
 @click.option(
     "--oversubscription", metavar="R", help="What a leaf's ranks, or NICs of a rail, send over what its uplink carries."
@@ -95,9 +93,8 @@ def collective(op: str, timeline: str | None, **flags: Any) -> None:  # noqa: AN
 
     \b
     Eight nodes on rails, whose leaves of four nodes are oversubscribed 2 to 1:
-      nhalf simulate all-reduce --ranks 64 --size 64MiB --latency 2us --bandwidth 400GB/s \\
-        --topology rails --ranks-per-node 8 --nodes-per-leaf 4 --oversubscription 2 \\
-        --inter-latency 8us --inter-bandwidth 50GB/s --algorithm hierarchical
+      nhalf simulate all-reduce --ranks 64 --size 64MiB --link 2us,400GB/s --topology rails --ranks-per-node 8 \\
+        --nodes-per-leaf 4 --oversubscription 2 --inter-latency 8us --inter-bandwidth 50GB/s --algorithm hierarchical
     """  # noqa: D301  click's mark of a paragraph as it is
     from nhalf.cli.simulate_runs import show, show_draws
     from nhalf.loading.simulating import session

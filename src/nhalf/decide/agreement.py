@@ -153,7 +153,11 @@ def _reasons(run: Run, machine: Machine, law: Law, law_s: float) -> Iterator[tup
     yield _uneven(run), "a rank or its port is slower than the others, which the law does not know"
     rounding_s = ROUNDED_BYTES * ranks / _slowest(run)
     yield abs(float(run.time_s) - law_s) <= rounding_s, "chunks are sent in whole bytes, where the law divides them"
-    yield not machine.plain, f"the law is for a switch; here messages take {machine.words}"
+    turns = (
+        "; a ring leaves its rail at every node, and all nodes share the spine's ways from the last rail to the first"
+    )
+    rails = turns if machine.network.kind == "rails" and name in ("ring", "bidirectional-ring") else ""
+    yield not machine.plain, f"the law is for a switch; here messages take {machine.words}{rails}"
     nodes = machine.span.nodes
     yield (
         name == "chain-tree" and nodes > 1,

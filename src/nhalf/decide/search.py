@@ -152,10 +152,10 @@ def search(base: Scenario, gpus: int, wish: Wish, judged: tuple[Layout, int | No
             found.append(candidate)
     candidates = refined(found, wish)
     rows = _rows(candidates, wish)
-    chosen = _chosen(rows, base.stack.engine)
+    chosen = _chosen(rows, base.stack.engine, wish)
     even = replace(wish, odds=None)
     return Plan(
-        even=None if wish.odds is None else _chosen(_rows(refined(found, even), even), base.stack.engine),
+        even=None if wish.odds is None else _chosen(_rows(refined(found, even), even), base.stack.engine, even),
         gpus=gpus,
         wish=wish,
         candidates=candidates,
@@ -187,15 +187,18 @@ def _rows(candidates: Sequence[Candidate], wish: Wish) -> list[Choice]:
     return [replace(row, tied=row.meets != "no" and row.score >= limit) for row in rows]
 
 
-def _chosen(rows: Sequence[Choice], engine: str) -> Choice | None:
-    """Return the chosen row: of those that tie, the best that surely holds the limits and that the engine launches."""
+def _chosen(rows: Sequence[Choice], engine: str, wish: Wish) -> Choice | None:
+    """Return the chosen row: of those that tie, one that surely holds the limits and that the engine launches.
+
+    Of several that cannot be told apart for a user, that with the highest throughput.
+    """
     tied = [row for row in rows if row.tied]
     if not tied:
         return None
     launched = [row for row in tied if runs_on(row.layout, engine)]
     for pool in ([row for row in launched if row.meets == "yes"], launched, tied):
         if pool:
-            return pool[0]
+            return max(pool, key=lambda row: row.tokens_per_s_per_gpu) if wish.goal == "latency" else pool[0]
     return None
 
 

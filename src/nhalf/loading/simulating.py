@@ -51,6 +51,7 @@ def session(op: str, flags: dict[str, Any]) -> Session:
     own = own_schedule(op) if op.endswith(".json") else None
     if own is None:
         op = programs.operation(op)
+        flags = {**flags, "topology": _topology(op, flags)}
     simulate_checks.check(op, flags)
     ranks = own.ranks if own is not None else units.parse_count(needed(flags, "ranks", "8"), where="--ranks")
     on = machine(ranks, flags)
@@ -68,6 +69,15 @@ def session(op: str, flags: dict[str, Any]) -> Session:
         words=on.words,
         flags=flags,
     )
+
+
+def _topology(op: str, flags: dict[str, Any]) -> str | None:
+    """Return the topology asked for; without one, that of an algorithm that runs on no other."""
+    asked: str | None = flags["topology"]
+    names = {name.strip().casefold() for name in (flags["algorithm"] or "").split(",")}
+    if asked or flags["system"] or not programs.IN_SWITCH.get(op, {}).keys() & names:
+        return asked
+    return "multicast"
 
 
 def count(flags: dict[str, Any], name: str, default: int) -> int:
@@ -156,12 +166,13 @@ def made_programs(op: str, ranks: int, on: Machine, flags: dict[str, Any]) -> tu
     if on.network.kind == "multicast":
         names += list(in_switch) * every
     elif in_switch.keys() & set(names):
-        raise InputError(
-            "nvls needs a switch that adds up and copies",
-            where="--algorithm",
-            do="add --topology multicast"
-            + (", and --latency and --bandwidth instead of --on: systems do not say it" if flags["system"] else ""),
-        )
+        do = "add --topology multicast"
+        if flags["system"]:
+            link = store.system(flags["system"], where="--on")[0].fabric.intra_node
+            ends = units.format_time(float(link.latency_s)), units.format_bandwidth(float(link.bandwidth_bytes_per_s))
+            own = f"--on {flags['system']}, which does not say what its switch can"
+            do = f"take --link {','.join(ends).replace(' ', '')} instead of {own}"
+        raise InputError("nvls needs a switch that adds up and copies", where="--algorithm", do=do)
     if len(set(names)) < len(names):
         raise InputError(f"{asked!r} names an algorithm twice", where="--algorithm", do="name each once")
     made = []

@@ -86,7 +86,7 @@ def _several(comparison: Comparison, defaults: Sequence[Default], *, next_comman
     return Brief(
         verdict=[verdict],
         number=number,
-        title=_title(rows[0], batch=False),
+        title=_title(rows[0], batch=False, systems=systems),
         bars=Bars(
             heads=heads,
             rows=cells,
@@ -98,7 +98,7 @@ def _several(comparison: Comparison, defaults: Sequence[Default], *, next_comman
         notes=["Each bar is a whole token: what part of it each is."],
         asked="What would save time?",
         savings=(),
-        closing=[*_advice(panels), *weak, *_floor(comparison, panels[0])],
+        closing=[*_advice(panels), *weak, *(_floor(comparison, panels[0]) if len(systems) == 1 else [])],
         assumed=assumed(rows[0], defaults, batch=False),
         next_command=next_command,
     )
@@ -129,10 +129,10 @@ def _advice(panels: Sequence[Panel]) -> list[str]:
     return said
 
 
-def _title(row: Row, *, batch: bool = True) -> str:
+def _title(row: Row, *, batch: bool = True, systems: Sequence[str] = ()) -> str:
     workload = row.scenario.workload
     load = f", batch {row.batch:g}" if batch and row.batch != 1 else ""
-    return f"{row.model} on {row.system}, {workload.weight_dtype} weights{load}{_as_of(row)}"
+    return f"{row.model} on {', '.join(systems) or row.system}, {workload.weight_dtype} weights{load}{_as_of(row)}"
 
 
 def _as_of(row: Row) -> str:

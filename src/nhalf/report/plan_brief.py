@@ -176,6 +176,8 @@ def _notes(plan: Plan, rows: Sequence[Choice]) -> list[str]:
     left = sum(plan.refused.values())
     rest = f", {left} {'does' if left == 1 else 'do'} not" if left else ""
     found = [f"{len(plan.rows)} layouts fit{rest}; each is shown at its best load."]
+    if plan.wish.batches and len({users(plan, row) for row in rows}) > 1:
+        found = [f"{len(plan.rows)} layouts fit{rest}; a batch is of one replica, --users compares at one load."]
     if len(plan.rows) == 1:
         found = [f"It is the only layout that fits{rest}."]
     sent = [row for row in rows if row.layout.routed_exchange == "all-to-all"]

@@ -27,6 +27,7 @@ STYLES: Final[Mapping[Tone, str]] = {"plain": "", "good": "green", "warn": "yell
 SHADES: Final = ("█", "▓", "░", "▒")
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _NOTHING, _TWO_DIGITS = 1e-3, 0.995
+_WITHIN: Final = "within the model's error"
 LINES: Final = 24
 """Lines of a first screen; where batches or systems stand side by side `MORE_LINES`."""
 MORE_LINES: Final = 30
@@ -230,10 +231,10 @@ def _savings(savings: Sequence[Saving], canvas: Canvas) -> None:
     most = max((saving.share for saving in savings if saving.share > 0), default=1.0)
     wide = max(len(saving.name) for saving in savings)
     digits = max(len(percent(saving.share)) for saving in savings)
-    room = max(4, min(13, canvas.width - wide - digits - 29))
+    room = max(4, min(13, canvas.width - wide - digits - 9 - len(_WITHIN)))
     for saving in savings:
         bar = length(max(saving.share, 0.0) / most * room)
-        note = saving.note if saving.told else "within the model's error"
+        note = saving.note if saving.told else _WITHIN
         line = f"  {saving.name:<{wide}}  {percent(saving.share):>{digits}}  {bar:<{room}}  {note}"
         canvas.styled(line.rstrip(), "" if saving.told else STYLES["quiet"])
 
