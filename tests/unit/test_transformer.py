@@ -61,9 +61,13 @@ def test_biases_and_head_norms_count() -> None:
     assert qwen.layer_parameters - read().layer_parameters == 3 * 2 * 8
 
 
+def score_flop(model: Transformer) -> float:
+    return sum(part.layer_count * part.attention.score_flop(1) for part in model.cache_parts())
+
+
 def test_a_head_dimension_of_its_own_is_taken() -> None:
-    assert read(head_dim=16).attention_width == 2 * read().attention_width
-    assert read(head_dim=None).attention_width == read().attention_width == 3 * 64
+    assert score_flop(read(head_dim=16)) == 2 * score_flop(read())
+    assert score_flop(read(head_dim=None)) == score_flop(read()) == 4 * 3 * 64
 
 
 def test_without_grouped_heads_every_head_has_its_keys() -> None:

@@ -108,4 +108,3 @@ def test_cache_parts_are_the_distinct_kinds_of_a_model(name: str) -> None:
     for ranks in (1, 8):
         counted = sum(part.layer_count * part.attention.kv_elements(ranks) for part in parts)
         assert model.kv_elements(ranks) == counted
-    assert model.attention_width == sum(part.layer_count * part.attention.score_flop(1) for part in parts) / 4

@@ -171,7 +171,6 @@ def test_windows_are_where_the_config_or_the_family_says(
     more = experts if architecture == "Llama4ForCausalLM" else {}
     model = read(architecture, **{**more, **changes})
     assert windows(model) == expected
-    assert model.windowed_layer_count == sum(window is not None for window in expected)
 
 
 def test_gemma4_has_other_heads_where_it_looks_back_on_everything() -> None:

@@ -204,6 +204,11 @@ def unseen(rest: Evidence, asked: Evidence, prior: Prior, routing: Routing) -> A
     return routing.told(asked, known).log_errors(fitted.constants)
 
 
+def median_error(log_errors: Array) -> float:
+    """Return the median of |predicted / measured - 1|, given ln(measured / predicted)."""
+    return float(np.median(np.abs(np.expm1(-log_errors))))
+
+
 def half_widths(log_errors: Array, weights: Array, level: float = LEVEL) -> tuple[float, float]:
     """Return how far below and above its prediction a measured time lies, as logarithms."""
     order = np.argsort(log_errors)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.calibrate.derive import half_widths
+from nhalf.calibrate.derive import half_widths, median_error
 from nhalf.calibrate.fit import WITHIN
 from nhalf.calibrate.stack import NARROWEST
 
@@ -62,8 +62,8 @@ def known_stacks(measured: Evidence, prior: Prior, curves: Array) -> Iterator[Kn
                 cluster=name,
                 rows=len(runs),
                 fitted=runs.fit(prior, correlation=WITHIN),
-                held_out_error=_median(unseen),
-                before_error=_median(runs.log_errors(prior.centre)),
+                held_out_error=median_error(unseen),
+                before_error=median_error(runs.log_errors(prior.centre)),
                 half_widths=(max(low, NARROWEST), max(high, NARROWEST)),
             )
 
@@ -76,7 +76,3 @@ def _left_out(runs: Evidence, prior: Prior, curves: Array) -> Array:
         constants: Mapping[str, float] = runs.take(~out).fit(prior, correlation=WITHIN).constants
         errors[out] = runs.take(out).log_errors(constants)
     return errors
-
-
-def _median(log_errors: Array) -> float:
-    return float(np.median(np.abs(np.expm1(-log_errors))))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from nhalf.calibrate.derive import Constant, bootstrap, constants_of, half_widths
+from nhalf.calibrate.derive import Constant, bootstrap, constants_of, half_widths, median_error
 from nhalf.calibrate.fit import WITHIN
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ def refit(measured: Evidence, prior: Prior) -> StackFit:
         constants=constants,
         rows=len(measured),
         clusters=clusters,
-        median_error=_median(measured.log_errors(fitted.constants)),
-        held_out_error=_median(unseen) if len(measured) > 1 else float("nan"),
-        before_error=_median(measured.log_errors(prior.centre)),
+        median_error=median_error(measured.log_errors(fitted.constants)),
+        held_out_error=median_error(unseen) if len(measured) > 1 else float("nan"),
+        before_error=median_error(measured.log_errors(prior.centre)),
         half_widths=_band(unseen) if len(measured) > 1 else None,
         notes=tuple(_notes(constants, measured, clusters)),
     )
@@ -80,10 +80,6 @@ def _band(unseen: Array) -> tuple[float, float]:
 
 def _runs(count: int) -> str:
     return "1 run identifies" if count == 1 else f"{count} runs identify"
-
-
-def _median(log_errors: Array) -> float:
-    return float(np.median(np.abs(np.expm1(-log_errors))))
 
 
 def _held_out(measured: Evidence, prior: Prior) -> Array:

@@ -38,13 +38,13 @@ def link(entry: LinkEntry, *, where: str) -> tuple[Link, Origins]:
     Raises InputError when a value cannot be read; so do the functions below.
     """
     origins = dict(data(entry, where=where))
-    return Link(**_numbers(origins, "")), origins
+    return Link(**numbers_at(origins, "")), origins
 
 
 def device(entry: DeviceEntry, *, where: str) -> tuple[Device, Origins]:
     """Return a device; its origins are named like its fields (`memory_bytes`)."""
     origins = dict(data(entry, where=where))
-    return _device(entry, _numbers(origins, "")), origins
+    return _device(entry, numbers_at(origins, "")), origins
 
 
 def _device(entry: DeviceEntry, numbers: Mapping[str, float]) -> Device:
@@ -58,14 +58,14 @@ def _device(entry: DeviceEntry, numbers: Mapping[str, float]) -> Device:
 def transport(name: str, entry: TransportEntry, *, where: str) -> tuple[Transport, Origins]:
     """Return a transport; its origins are named like its fields (`hop_s`)."""
     origins = dict(data(entry, where=where))
-    return Transport(name=name, known=entry.known, ll128=entry.ll128, **_numbers(origins, "")), origins
+    return Transport(name=name, known=entry.known, ll128=entry.ll128, **numbers_at(origins, "")), origins
 
 
 def system(name: str, entry: SystemEntry, *, where: str) -> tuple[System, Origins]:
     """Return a system without its curves; its origins start with `system.`."""
     origins = {f"system.{path}": datum for path, datum in data(entry, where=where)}
     built = _fabric(entry.fabric, origins, where=where)
-    accelerator = _device(entry.device, _numbers(origins, "system.device."))
+    accelerator = _device(entry.device, numbers_at(origins, "system.device."))
     factor = origins["system.curve_factor"].value
     return System(name=name, device=accelerator, fabric=built, measured_fabric=built, curve_factor=factor), origins
 
@@ -73,14 +73,14 @@ def system(name: str, entry: SystemEntry, *, where: str) -> tuple[System, Origin
 def _fabric(entry: FabricEntry, origins: Origins, *, where: str) -> Fabric:
     """Return a fabric with the parts that its entry has."""
     at = "system.fabric."
-    counts = _numbers(origins, at)
-    rack = None if entry.inter_rack is None else Link(**_numbers(origins, f"{at}inter_rack."))
-    switches = _numbers(origins, f"{at}switches.")
-    torus = _numbers(origins, f"{at}torus.")
+    counts = numbers_at(origins, at)
+    rack = None if entry.inter_rack is None else Link(**numbers_at(origins, f"{at}inter_rack."))
+    switches = numbers_at(origins, f"{at}switches.")
+    torus = numbers_at(origins, f"{at}torus.")
     try:
         return Fabric(
-            intra_node=Link(**_numbers(origins, f"{at}intra_node.")),
-            inter_node=Link(**_numbers(origins, f"{at}inter_node.")),
+            intra_node=Link(**numbers_at(origins, f"{at}intra_node.")),
+            inter_node=Link(**numbers_at(origins, f"{at}inter_node.")),
             devices_per_node=int(counts["devices_per_node"]),
             nics_per_node=counts["nics_per_node"],
             topology=entry.topology,
@@ -103,10 +103,10 @@ def _switches(numbers: Mapping[str, float]) -> Switches:
 def stack(engine: str, library: Library, mode: Mode, constants: Constants, *, where: str) -> tuple[Stack, Origins]:
     """Return a stack; its origins start with `stack.` and leave out those of the library."""
     origins = {f"stack.{path}": datum for path, datum in data(constants, where=where)}
-    return Stack(engine=engine, library=library, mode=mode, **_numbers(origins, "stack.")), origins  # type: ignore[arg-type]
+    return Stack(engine=engine, library=library, mode=mode, **numbers_at(origins, "stack.")), origins  # type: ignore[arg-type]
 
 
-def _numbers(origins: Mapping[str, Datum], prefix: str) -> dict[str, float]:
+def numbers_at(origins: Mapping[str, Datum], prefix: str) -> dict[str, float]:
     """Return the numbers directly below a path, by the name of their field."""
     below = {path.removeprefix(prefix): datum.value for path, datum in origins.items() if path.startswith(prefix)}
     return {name: value for name, value in below.items() if "." not in name}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nhalf import units
+from nhalf.catalog.build import numbers_at
 from nhalf.catalog.schema import data
 from nhalf.citation import Datum
 from nhalf.errors import InputError, did_you_mean
@@ -190,7 +191,7 @@ def _paths(parts: TunerParts, origins: Origins) -> Iterator[tuple[str, TunerPath
 def _path(entry: PathEntry, at: str, origins: Origins) -> TunerPath:
     """Return a path of a tuner with the numbers below `at`."""
     rates = {
-        nodes: Rate(**numbers) for nodes, prefix in _NODES.items() if (numbers := _below(origins, f"{at}{prefix}"))
+        nodes: Rate(**numbers) for nodes, prefix in _NODES.items() if (numbers := numbers_at(origins, f"{at}{prefix}"))
     }
     return TunerPath(
         algorithm=entry.algorithm,
@@ -200,14 +201,8 @@ def _path(entry: PathEntry, at: str, origins: Origins) -> TunerPath:
         many_nodes=rates.get("many_nodes"),
         correction=Correction(entry.correction.factors) if entry.correction else NO_CORRECTION,
         plateau=Plateau(*entry.plateau.factors) if entry.plateau else NO_PLATEAU,
-        **_below(origins, at),
+        **numbers_at(origins, at),
     )
-
-
-def _below(origins: Mapping[str, Datum], prefix: str) -> dict[str, float]:
-    """Return the numbers directly below a path, by the name of their field."""
-    below = {path.removeprefix(prefix): datum.value for path, datum in origins.items() if path.startswith(prefix)}
-    return {name: value for name, value in below.items() if "." not in name}
 
 
 def rules(name: str, entry: RuleEntry, origins: Mapping[str, SourceEntry], *, where: str) -> Iterator[Rule]:

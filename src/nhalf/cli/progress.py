@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
 
-
 _PATIENCE_S = 2.0
+_EVERY_S = 10.0
 
 
 class Progress:
@@ -71,9 +71,6 @@ class Progress:
         self._task = bar.add_task(self._name, total=self._total if self._done else None, completed=self._done)
         bar.start()
         self._bar = bar
-
-
-_EVERY_S = 10.0
 
 
 def _span(seconds: float) -> str:

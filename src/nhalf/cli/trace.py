@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,8 +112,7 @@ def _write(result: Study, outputs: tuple[str, ...]) -> None:
 
             write_text(Path(name), tracks(result.timeline))
         elif name.endswith(".toml"):
-            today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-            for text in cluster_file.write(Path(name), cluster_file.of_trace(result, date=today)):
+            for text in cluster_file.write(Path(name), cluster_file.of_trace(result, date=cluster_file.today())):
                 output.tell(text)
         else:
             from nhalf.report.trace_page import page

@@ -59,7 +59,7 @@ def write(found: Calibrated, canvas: Canvas, *, next_command: str) -> None:
         canvas.table(_HEADS, [_row(each, interval=fit.rows > 1) for each in shown])
     kept = [_words(each.name) for each in fit.constants if each not in shown]
     if kept:
-        canvas.paragraph(f"kept as they were: {', '.join(kept)}", indent="  ")
+        canvas.paragraph(f"kept as they were: {'; '.join(kept)}", indent="  ")
     _splits(found.splits, canvas)
     if fit.notes:
         canvas.heading("Notes")

@@ -124,14 +124,21 @@ def of_trace(study: Study, *, date: str) -> dict[str, Any]:
     return {"in_model": entries}
 
 
+def today() -> str:
+    """Return the date of today, as cluster files have it."""
+    return dt.datetime.now(tz=dt.UTC).date().isoformat()
+
+
 def write_measured(path: Path, tables: Sequence[Table], fit: Fit | None, library: str | None, like: str) -> list[str]:
     """Write the collectives of logs and the links of their fit into a cluster file, and return what became of each.
 
     Raises WeakEvidenceError when there is neither.
     """
-    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-    found = measurements(tables, library=library, today=today)
-    holds = {**(link_tables(fit, date=today) if fit else {}), **({"measured": found.entries} if found.entries else {})}
+    found = measurements(tables, library=library, today=today())
+    holds = {
+        **(link_tables(fit, date=today()) if fit else {}),
+        **({"measured": found.entries} if found.entries else {}),
+    }
     if not holds:
         raise WeakEvidenceError(
             "no log holds a link or a collective that a step waits for", where="-o",
@@ -145,11 +152,10 @@ def write_stack(path: Path, found: Calibrated) -> None:
 
     Raises InputError when the file there is no TOML.
     """
-    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     if like_of(path) is None:
-        write_text(path, stack_file(found, date=today))
+        write_text(path, stack_file(found, date=today()))
     else:
-        write(path, stack(found, date=today))
+        write(path, stack(found, date=today()))
 
 
 def _joined(

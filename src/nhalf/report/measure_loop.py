@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nhalf import units
 from nhalf.evidence.probe.loop_answer import silent
 from nhalf.evidence.probe.looping import OVERLAP
-from nhalf.report import measure
+from nhalf.report import fields, measure
 from nhalf.report.view import Bars, Brief, Saving, whole_number, write_brief
 from nhalf.report.words import counted
 
@@ -163,8 +163,8 @@ def _bars(answer: Answer) -> Bars:
     return Bars(
         heads=heads,
         rows=[
-            [row.layout, str(row.batch), units.format_time(row.time_s), _time(answer.expected_s(row)),
-             *([_time(answer.whole_s(row))] if whole else [])]
+            [row.layout, str(row.batch), units.format_time(row.time_s), fields.time(answer.expected_s(row)),
+             *([fields.time(answer.whole_s(row))] if whole else [])]
             for row in rows
         ],
         names=_PARTS,
@@ -173,10 +173,6 @@ def _bars(answer: Answer) -> Bars:
             for row in rows
         ],
     )  # fmt: skip
-
-
-def _time(value: float | None) -> str:
-    return "-" if value is None else units.format_time(value)
 
 
 def _savings(answer: Answer, row: Row) -> list[Saving]:
@@ -231,7 +227,7 @@ def detail(answer: Answer, canvas: Canvas) -> None:
     heads = ["<layout", "batch", "<collective", "size", "a token", "in the loop", "waiting", "alone", "floor"]
     canvas.table(heads, [
         [row.layout, str(row.batch), kind.name, units.format_size(kind.size_bytes, binary=True),
-         str(kind.count_per_token), *map(_time, (kind.time_s, kind.wait_s, kind.alone_s, kind.floor_s))]
+         str(kind.count_per_token), *map(fields.time, (kind.time_s, kind.wait_s, kind.alone_s, kind.floor_s))]
         for row in answer.rows for kind in row.collectives
     ])  # fmt: skip
     measure.write_how(answer.of_run, canvas)

@@ -116,11 +116,6 @@ class Transformer:
         """Return the number of layers that keep a state instead of a cache: linear attention and state space."""
         return self._counted("linear attention", "state space")
 
-    @property
-    def windowed_layer_count(self) -> int:
-        """Return the number of layers that look back on a window only."""
-        return self._counted("sliding-window attention", "chunked attention")
-
     def _counted(self, *kinds: str) -> int:
         return sum(part.layer_count for part in self.cache_parts() if part.name in kinds)
 
@@ -212,11 +207,6 @@ class Transformer:
         return self.kv_elements(ranks) * element + sum(
             part.layer_count * part.attention.index_bytes for part in self.cache_parts()
         )
-
-    @property
-    def attention_width(self) -> float:
-        """Return the sum over layers of heads x head dimension: what the scores and the values multiply."""
-        return sum(part.layer_count * part.attention.score_flop(1) for part in self.cache_parts()) / 4
 
     # ------------------------------------------------------------------------------------------------------ weights
 

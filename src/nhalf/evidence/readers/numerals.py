@@ -63,6 +63,12 @@ def real(token: str) -> float | None:
     return value if abs(value) <= LARGEST else None
 
 
+def microseconds(token: str | None) -> float | None:
+    """Return a time [s] that stands in microseconds, or None where it is absent, zero or no number."""
+    value = real(token) if token else None
+    return value * MICROSECOND if value else None
+
+
 @lru_cache(maxsize=_REMEMBERED)
 def half_step(token: str) -> float:
     """Return half of one unit of the last digit that a printed number shows: 0.005 for "5.90", 0 with many digits."""

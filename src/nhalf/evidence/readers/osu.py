@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nhalf.collective import Mode, Op
 from nhalf.evidence.readers.columns import Event, Vocabulary, events, interval, note, rated, skip, timed, why_cut
-from nhalf.evidence.readers.numerals import MEGABYTE_PER_S, MICROSECOND, integer, real
+from nhalf.evidence.readers.numerals import MEGABYTE_PER_S, MICROSECOND, integer, microseconds, real
 from nhalf.evidence.readers.protocol import Format
 from nhalf.evidence.table import Figure, Note, Point, Skipped, Table
 
@@ -106,7 +106,7 @@ class _Test:
         wrong = values.get("validation", "").casefold().startswith("fail")
         time = values.get("pure") or values.get("time") or values.get("overall")
         if time:
-            low, high = _time(values.get("min")), _time(values.get("max"))
+            low, high = microseconds(values.get("min")), microseconds(values.get("max"))
             return timed(line, float(size), time, MICROSECOND, min_s=low, max_s=high, wrong=wrong)
         self.bandwidth = True
         both_ways = 2 if re.search(r"bi-?directional", self.title, re.IGNORECASE) else 1
@@ -162,11 +162,6 @@ class _Test:
 def _test(title: str) -> str:
     words = re.sub(r"\b(?:latency|personalized|exchange)\b", " ", title.casefold())
     return "-".join(re.findall(r"\w+", words))
-
-
-def _time(token: str | None) -> float | None:
-    value = real(token) if token else None
-    return value * MICROSECOND if value else None
 
 
 def _parse(lines: Iterable[Line], source: str) -> list[Table]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from nhalf.collective import Mode, Op
 from nhalf.evidence.readers.columns import skip, timed
 from nhalf.evidence.readers.inference import known_op, ratio, settled
-from nhalf.evidence.readers.numerals import GIGABYTE_PER_S, MICROSECOND, decimals, integer, real
+from nhalf.evidence.readers.numerals import GIGABYTE_PER_S, MICROSECOND, decimals, integer, microseconds
 from nhalf.evidence.readers.protocol import Format
 from nhalf.evidence.table import Point, Skipped, Table
 
@@ -51,7 +51,7 @@ class _Test:
         times, rates = self._halves(tokens[self.left :])
         point = None
         if size:
-            low, high = _seconds(times.get("min")), _seconds(times.get("max"))
+            low, high = microseconds(times.get("min")), microseconds(times.get("max"))
             point = timed(line, float(size), times.get("avg", ""), MICROSECOND, min_s=low, max_s=high)
         if point is None:
             self.skipped.append(skip(line, self.source, "its size is 0, or its time is no number above 0"))
@@ -92,11 +92,6 @@ def _with_error(algbw: float, time: str) -> str:
     """Return an algorithm bandwidth with as many digits as the time that it was made from."""
     digits = len(re.sub(r"\D", "", time).lstrip("0"))
     return f"{algbw:.{max(digits - 1, 0)}e}"
-
-
-def _seconds(token: str | None) -> float | None:
-    value = real(token) if token else None
-    return value * MICROSECOND if value else None
 
 
 def _parse(lines: Iterable[Line], source: str) -> list[Table]:
